@@ -1,0 +1,2 @@
+//! The fewstep command.
+fn main() {}

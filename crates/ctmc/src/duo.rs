@@ -1,0 +1,170 @@
+//! The uniform-state (DUO) process, appendix "The uniform-state (DUO) process".
+//!
+//! DUO counts time from data to noise with a falling `alpha`; here `alpha_t = kappa_t` rises and
+//! a step goes `t -> r` with `alpha_t <= alpha_r`. With `c' = (1 - alpha_t)/S` and
+//! `alpha_{t|r} = alpha_t/alpha_r` the bridge is
+//!
+//! `q(x_r | x_t, x_1) = [alpha_{t|r} d(x_r, x_t) + (1 - alpha_{t|r})/S] [alpha_r d(x_r, x_1) +
+//! (1 - alpha_r)/S] / [alpha_t d(x_t, x_1) + c']`.
+//!
+//! All `z != x` entries carry the factor `1 - alpha_{t|r} = (kappa_r - kappa_t)/kappa_r`, which
+//! the schedule gives without cancellation, so a vanishing step is no special case.
+
+use crate::{Level, Schedule};
+
+/// `q(x_r = z | x_t = x, x_1 = v)`.
+pub fn bridge(
+    schedule: Schedule,
+    symbols: usize,
+    t: f64,
+    r: f64,
+    x: usize,
+    v: usize,
+    z: usize,
+) -> f64 {
+    let b = Bridge::new(schedule, symbols, t, r);
+    b.from(z, x) * b.to(z, v) / b.norm(x, v)
+}
+
+/// The off-diagonal conditional rate in log-time (eq. duo-cond-rate times
+/// `dt/du = (1 - alpha)/alpha'`): `(1 - alpha)/(alpha S) (alpha d(z, v) + c')/(alpha d(v, x) + c')`.
+pub fn conditional_rate(level: Level, symbols: usize, x: usize, z: usize, v: usize) -> f64 {
+    let s = symbols as f64;
+    let (alpha, c) = (level.kappa, level.survival / s);
+    let hit = |yes: bool| if yes { alpha + c } else { c };
+    level.survival / (alpha * s) * hit(z == v) / hit(v == x)
+}
+
+/// The marginal rate in log-time from the posterior `p`, off the diagonal, in closed form:
+/// `(1 - alpha)/(alpha S) [p_z (alpha + c')/c' + p_x c'/(alpha + c') + (1 - p_z - p_x)]`.
+/// The caller sets `out[x]`.
+pub fn rate_row(level: Level, x: usize, p: &[f64], out: &mut [f64]) {
+    let s = p.len() as f64;
+    let (alpha, c) = (level.kappa, level.survival / s);
+    for (z, o) in out.iter_mut().enumerate() {
+        // The first term's 1/c' cancels the factor (1 - alpha)/S, so that t = 1 is regular.
+        let rest = p[x] * c / (alpha + c) + (1.0 - p[z] - p[x]);
+        *o = p[z] * (alpha + c) / alpha + level.survival / (alpha * s) * rest;
+    }
+}
+
+/// One sampler step, `out[z] = E_{v ~ p} q(x_r = z | x_t = x, x_1 = v)` (eq. duo-U times `r - t`,
+/// plus the diagonal), in `O(S)`: the bridge's denominator takes only two values.
+pub fn step_row(schedule: Schedule, t: f64, r: f64, x: usize, p: &[f64], out: &mut [f64]) {
+    let b = Bridge::new(schedule, p.len(), t, r);
+    let (same, other) = (b.norm(x, x), b.norm(x, x + 1));
+    let mean = p[x] / same + (1.0 - p[x]) / other;
+    for (z, o) in out.iter_mut().enumerate() {
+        let norm = if z == x { same } else { other };
+        *o = b.from(z, x) * (b.alpha_r * p[z] / norm + b.rest_r * mean);
+    }
+}
+
+/// The average generator's row `out[z] = Pi^d[U_{t,r}](x, z)` (eq. duo-U), with zero sum, and the
+/// marginal rate in `t` at `r = t`.
+pub fn average_generator_row(
+    schedule: Schedule,
+    t: f64,
+    r: f64,
+    x: usize,
+    p: &[f64],
+    out: &mut [f64],
+) {
+    if r == t {
+        rate_row(schedule.level(t), x, p, out);
+        let lambda = schedule.lambda(t);
+        out.iter_mut().for_each(|o| *o *= lambda);
+    } else {
+        step_row(schedule, t, r, x, p, out);
+        out.iter_mut().for_each(|o| *o /= r - t);
+    }
+    out[x] = 0.0;
+    out[x] = -out.iter().sum::<f64>();
+}
+
+/// The numbers of a bridge that do not depend on the symbols.
+struct Bridge {
+    alpha_t: f64,
+    rest_t: f64,
+    alpha_r: f64,
+    rest_r: f64,
+    /// `alpha_{t|r}` and `(1 - alpha_{t|r})/S`.
+    keep: f64,
+    move_: f64,
+}
+
+impl Bridge {
+    fn new(schedule: Schedule, symbols: usize, t: f64, r: f64) -> Self {
+        let s = symbols as f64;
+        let (from, to) = (schedule.level(t), schedule.level(r));
+        Self {
+            alpha_t: from.kappa,
+            rest_t: from.survival / s,
+            alpha_r: to.kappa,
+            rest_r: to.survival / s,
+            keep: from.kappa / to.kappa,
+            move_: schedule.increment(t, r) / to.kappa / s,
+        }
+    }
+
+    fn from(&self, z: usize, x: usize) -> f64 {
+        self.move_ + if z == x { self.keep } else { 0.0 }
+    }
+
+    fn to(&self, z: usize, v: usize) -> f64 {
+        self.rest_r + if z == v { self.alpha_r } else { 0.0 }
+    }
+
+    fn norm(&self, x: usize, v: usize) -> f64 {
+        self.rest_t + if x == v { self.alpha_t } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The O(S) row against the plain sum over v.
+        #[test]
+        fn closed_form_is_the_average_bridge(t in 0.0..0.98f64, w in 0.0..=1.0f64, a in 0.0..1.0f64) {
+            let r = (t + w * (1.0 - t)).max(1e-6);
+            let p = [0.4 * a, 0.6 * a, (1.0 - a) * 0.9, (1.0 - a) * 0.1];
+            let mut row = [0.0; 4];
+            for x in 0..4 {
+                step_row(Schedule::Arccos, t, r, x, &p, &mut row);
+                for z in 0..4 {
+                    let plain: f64 = (0..4)
+                        .map(|v| p[v] * bridge(Schedule::Arccos, 4, t, r, x, v, z))
+                        .sum();
+                    prop_assert!((row[z] - plain).abs() < 1e-13, "{} against {plain}", row[z]);
+                }
+            }
+        }
+
+        #[test]
+        fn marginal_rate_is_the_average_conditional_rate(t in 0.02..0.98f64) {
+            let level = Schedule::Linear.level(t);
+            let p = [0.1, 0.2, 0.7];
+            let mut row = [0.0; 3];
+            for x in 0..3 {
+                rate_row(level, x, &p, &mut row);
+                for z in (0..3).filter(|&z| z != x) {
+                    let plain: f64 = (0..3).map(|v| p[v] * conditional_rate(level, 3, x, z, v)).sum();
+                    prop_assert!((row[z] - plain).abs() < 1e-12 * (1.0 + plain));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_step_draws_the_prediction() {
+        let p = [0.1, 0.2, 0.7];
+        let mut row = [0.0; 3];
+        step_row(Schedule::Linear, 0.6, 1.0, 1, &p, &mut row);
+        for z in 0..3 {
+            assert!((row[z] - p[z]).abs() < 1e-15);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The TV table as aligned plain text, for the terminal and for logs.
+//!
+//! Rows are series and columns are numbers of steps, in the order of every other view. It
+//! stays under 120 columns with nine numbers of steps: long names are cut, values have
+//! four decimals without the leading zero.
+
+use super::{Report, four_decimals};
+
+const LABEL_MAX: usize = 48;
+const CELL: usize = 7;
+const HEADING: &str = "TV at K =";
+
+/// The table, ending in a line break; a blank line parts the families.
+pub fn table(report: &Report) -> String {
+    let (series, ks) = (report.series(), report.ks());
+    let mut lines = Vec::new();
+    if !report.title.is_empty() {
+        lines.push(report.title.clone());
+    }
+    if report.partial {
+        lines.push("PARTIAL: stopped before the end, rows or seeds are missing".into());
+    }
+    if series.is_empty() {
+        lines.push("no values yet".into());
+        return lines.join("\n") + "\n";
+    }
+
+    let labels: Vec<String> = series.iter().map(|series| cut(&series.label)).collect();
+    let width = labels.iter().map(|label| label.chars().count()).fold(HEADING.len(), usize::max);
+    let line = |label: &str, cells: Vec<String>| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+        format!("{label:width$}{cells}")
+    };
+
+    lines.push(line(HEADING, ks.iter().map(usize::to_string).collect()));
+    lines.push("-".repeat(width + CELL * ks.len()));
+    for (i, (one, label)) in series.iter().zip(&labels).enumerate() {
+        if i > 0 && series[i - 1].family != one.family {
+            lines.push(String::new());
+        }
+        let cell = |&k| one.at(k).map_or_else(|| "-".into(), |row| four_decimals(row.tv));
+        lines.push(line(label, ks.iter().map(cell).collect()));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The label, cut so that the values keep their place on the screen.
+fn cut(label: &str) -> String {
+    if label.chars().count() <= LABEL_MAX {
+        return label.into();
+    }
+    label.chars().take(LABEL_MAX - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{row, sample};
+    use super::*;
+
+    #[test]
+    fn the_table_reads_as_expected() {
+        let expected = "\
+Potts, 3 × 3
+TV at K =                2      8     32
+----------------------------------------
+paper, baseline      .6020  .0907  .0136
+
+exact posterior      .6021  .0901  .0150
+
+base                 .6004  .0905  .0148
+
+dag linear, exact C  .3012  .0610  .0090
+
+base, T = 0.9        .5610  .0556  .0031
+
+recipe               .0734  .0247  .0041
+";
+        assert_eq!(table(&sample()), expected);
+    }
+
+    #[test]
+    fn gaps_partial_runs_and_odd_values_show() {
+        let table_rows = vec![
+            row("base", "", "", 2, 1.0),
+            row("dag", "p", "exact", 4, f64::NAN),
+            row("dag", "q", "exact", 4, 0.0),
+        ];
+        let report = Report { partial: true, table: table_rows, ..Report::default() };
+        let expected = "\
+PARTIAL: stopped before the end, rows or seeds are missing
+TV at K =            2      4
+-----------------------------
+base            1.0000      -
+
+dag p, exact C       -    nan
+dag q, exact C       -  .0000
+";
+        assert_eq!(table(&report), expected);
+    }
+
+    #[test]
+    fn nine_columns_fit_on_the_screen_whatever_the_name() {
+        let name = "a-very-long-name-".repeat(9);
+        let table_rows = [2, 3, 4, 6, 8, 12, 16, 24, 32].map(|k| row(&name, "", "", k, 0.5));
+        let text = table(&Report { table: table_rows.into(), ..Report::default() });
+        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [111, 111, 111]);
+    }
+
+    #[test]
+    fn a_short_name_leaves_room_for_the_heading() {
+        let report = Report { table: vec![row("base", "", "", 2, 0.5)], ..Report::default() };
+        assert_eq!(table(&report), "TV at K =      2\n----------------\nbase       .5000\n");
+    }
+
+    #[test]
+    fn nothing_is_said_plainly() {
+        assert_eq!(table(&Report::default()), "no values yet\n");
+    }
+}
