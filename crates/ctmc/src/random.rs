@@ -53,6 +53,11 @@ pub fn uniform(rng: &mut impl Rng) -> f64 {
     rng.random::<f64>()
 }
 
+/// Uniform on `0..n`.
+pub fn index(rng: &mut impl Rng, n: usize) -> usize {
+    rng.random_range(0..n)
+}
+
 /// Standard normal.
 pub fn normal(rng: &mut impl Rng) -> f64 {
     rng.sample(rand_distr::StandardNormal)

@@ -1,1 +1,29 @@
-//! placeholder
+//! Networks: layers whose forward, backward and derivative in `t` stand side by side.
+//!
+//! The method needs the exact `d/dt` of a network at fixed `r`, under a stop-gradient. No Rust
+//! engine has forward mode, so each layer carries its own tangent rule; it runs after the
+//! forward pass, on what that pass kept, without a tape of its own.
+//!
+//! # Shapes
+//!
+//! `R` rows in a chunk, `I`/`O` inputs and outputs of a layer, `D` coordinates, `S` data symbols,
+//! `S'` state symbols. All arrays are row-major. A network is `(x, t, r) -> logits [R, D, S]`.
+//!
+//! # Precision
+//!
+//! Everything is generic over [`Real`]: f32 to train, f64 to test the rules against central
+//! differences.
+
+pub mod adam;
+pub mod conditioned;
+pub mod features;
+pub mod linear;
+pub mod mlp;
+mod real;
+pub mod silu;
+pub mod softmax;
+
+pub use adam::Adam;
+pub use conditioned::{Batch, Conditioned, Conditioning, Pass};
+pub use mlp::Mlp;
+pub use real::Real;

@@ -4,12 +4,14 @@
 //! few sentences for a reader who has not seen such a table before. Whatever comes from
 //! data is escaped.
 
-use super::series::short;
+use super::setting::short;
 use super::svg::{nats, swatches};
 use super::{Report, Row, Series, Split, escape, four_decimals, split_chart, tv_chart};
 use serde_json::Value;
 
 const STYLE: &str = include_str!("style.css");
+
+const MISSING: &str = "<td>–</td>";
 
 const BANNER: &str = "<p class=\"banner\" role=\"status\"><strong>Partial report.</strong> \
     The run stopped before the end: rows or seeds are missing, and means may still move.</p>\n";
@@ -40,7 +42,11 @@ pub fn html(report: &Report) -> String {
     let title = escape(&report.title);
     let banner = if report.partial { BANNER } else { "" };
     let sections = [
-        section("Total variation against steps", CHART, &figure(&tv_chart(report))),
+        section(
+            "Total variation against steps",
+            CHART,
+            &figure(&tv_chart(report)),
+        ),
         section("Table", TABLE, &tv_table(report)),
         split_section(report),
         conventions(&report.conventions),
@@ -68,14 +74,22 @@ fn figure(svg: &str) -> String {
 fn tv_table(report: &Report) -> String {
     let (series, ks) = (report.series(), report.ks());
     let best: Vec<Option<f64>> = ks.iter().map(|&k| best_learned(&series, k)).collect();
-    let rows = series.iter().zip(swatches(&series)).map(|(series, swatch)| {
-        let cells = ks.iter().zip(&best).map(|(&k, &best)| {
-            let best = best.filter(|_| series.family.learned());
-            series.at(k).map_or_else(missing, |row| tv_cell(row, best))
+    let rows = series
+        .iter()
+        .zip(swatches(&series))
+        .map(|(series, swatch)| {
+            let cells = ks.iter().zip(&best).map(|(&k, &best)| {
+                let best = best.filter(|_| series.family.learned());
+                series
+                    .at(k)
+                    .map_or_else(|| MISSING.into(), |row| tv_cell(row, best))
+            });
+            let label = escape(&series.label);
+            format!(
+                "<tr><th scope=\"row\">{swatch}{label}</th>{}</tr>\n",
+                cells.collect::<String>()
+            )
         });
-        let label = escape(&series.label);
-        format!("<tr><th scope=\"row\">{swatch}{label}</th>{}</tr>\n", cells.collect::<String>())
-    });
     grid("<th>series</th>", &ks, rows.collect())
 }
 
@@ -87,7 +101,11 @@ fn best_learned(series: &[Series<'_, Row>], k: usize) -> Option<f64> {
 
 fn tv_cell(row: &Row, best: Option<f64>) -> String {
     let value = four_decimals(row.tv);
-    let value = if best == Some(row.tv) { format!("<b>{value}</b>") } else { value };
+    let value = if best == Some(row.tv) {
+        format!("<b>{value}</b>")
+    } else {
+        value
+    };
     format!("<td title=\"{}\">{value}</td>", escape(&hint(row)))
 }
 
@@ -97,11 +115,15 @@ fn hint(row: &Row) -> String {
     let most = row.tv_seeds.iter().copied().reduce(f64::max);
     let spread = match least.zip(most) {
         Some((least, most)) => {
-            format!("{} seeds: {}..{}", row.tv_seeds.len(), four_decimals(least), four_decimals(most))
+            format!("{} seeds: {least:.4}..{most:.4}", row.tv_seeds.len())
         }
         None => "no seeds".into(),
     };
-    if row.method.starts_with("dag") { format!("{spread}; gain {}", short(row.gain)) } else { spread }
+    if row.method.starts_with("dag") {
+        format!("{spread}; gain {}", short(row.gain))
+    } else {
+        spread
+    }
 }
 
 fn split_section(report: &Report) -> String {
@@ -111,7 +133,9 @@ fn split_section(report: &Report) -> String {
     let (series, ks) = (report.split_series(), report.split_ks());
     let cells = |series: &Series<'_, Split>, part: fn(&Split) -> f64| -> String {
         let cell = |split: &Split| format!("<td>{}</td>", nats(part(split)));
-        ks.iter().map(|&k| series.at(k).map_or_else(missing, cell)).collect()
+        ks.iter()
+            .map(|&k| series.at(k).map_or_else(|| MISSING.into(), cell))
+            .collect()
     };
     let rows = series.iter().map(|series| {
         format!(
@@ -122,17 +146,17 @@ fn split_section(report: &Report) -> String {
             cells(series, |split| split.dependence),
         )
     });
-    let body = figure(&split_chart(report)) + &grid("<th>series</th><th>part</th>", &ks, rows.collect());
+    let body =
+        figure(&split_chart(report)) + &grid("<th>series</th><th>part</th>", &ks, rows.collect());
     section("What the error is made of", SPLIT, &body)
-}
-
-fn missing() -> String {
-    "<td>–</td>".into()
 }
 
 /// A table with one column per number of steps.
 fn grid(heads: &str, ks: &[usize], rows: String) -> String {
-    let ks: String = ks.iter().map(|k| format!("<th scope=\"col\"><i>K</i> = {k}</th>")).collect();
+    let ks: String = ks
+        .iter()
+        .map(|k| format!("<th scope=\"col\"><i>K</i> = {k}</th>"))
+        .collect();
     format!(
         "<div class=\"scroll\"><table class=\"grid\">\n<thead><tr>{heads}{ks}</tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table></div>\n"
@@ -143,7 +167,10 @@ fn conventions(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    format!("<section>\n<h2>Conventions</h2>\n<p class=\"lines\">{}</p>\n</section>\n", escape(text))
+    format!(
+        "<section>\n<h2>Conventions</h2>\n<p class=\"lines\">{}</p>\n</section>\n",
+        escape(text)
+    )
 }
 
 fn config(config: &Value) -> String {
@@ -151,8 +178,14 @@ fn config(config: &Value) -> String {
         return String::new();
     };
     let row = |(option, value): (&String, &Value)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape(option), escape(&value))
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        format!(
+            "<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n",
+            escape(option),
+            escape(&value)
+        )
     };
     let rows: String = options.iter().map(row).collect();
     let body = format!("<div class=\"scroll\"><table class=\"config\">\n{rows}</table></div>\n");
@@ -163,7 +196,10 @@ fn notes(notes: &[String]) -> String {
     if notes.is_empty() {
         return String::new();
     }
-    let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+    let items: String = notes
+        .iter()
+        .map(|note| format!("<li>{}</li>\n", escape(note)))
+        .collect();
     format!("<section>\n<h2>Notes</h2>\n<ul>\n{items}</ul>\n</section>\n")
 }
 
@@ -174,7 +210,9 @@ mod tests {
 
     /// The markup of the table row that belongs to `label`.
     fn line<'a>(page: &'a str, label: &str) -> &'a str {
-        let found = page.lines().find(|line| line.starts_with("<tr>") && line.contains(&format!("{label}</th>")));
+        let found = page
+            .lines()
+            .find(|line| line.starts_with("<tr>") && line.contains(&format!("{label}</th>")));
         found.expect("the series has a row")
     }
 
@@ -197,16 +235,31 @@ mod tests {
     }
 
     #[test]
-    fn an_oracle_is_never_bold() {
-        let table = vec![row("exact-posterior", "", "", 2, 0.1), row("base", "", "", 2, 0.2)];
-        let page = html(&Report { table, ..Report::default() });
-        assert!(page.contains("<b>.2000</b>") && !page.contains("<b>.1000</b>"));
+    fn an_oracle_is_never_bold_and_missing_cells_are_dashes() {
+        let table = vec![
+            row("exact-posterior", "", "", 2, 0.1),
+            row("base", "", "", 2, 0.2),
+            row("base", "", "", 4, f64::NAN),
+        ];
+        let page = html(&Report {
+            table,
+            ..Report::default()
+        });
+        let cells = |label| line(&page, label).split_once("</th>").expect("cells").1;
+        assert_eq!(
+            cells("exact posterior"),
+            "<td title=\"no seeds\">.1000</td><td>–</td></tr>"
+        );
+        assert_eq!(
+            cells(">base"),
+            "<td title=\"no seeds\"><b>.2000</b></td><td title=\"no seeds\">nan</td></tr>"
+        );
     }
 
     #[test]
     fn cells_tell_spread_and_gain() {
         let page = html(&sample());
-        assert!(line(&page, ">base").contains("<td title=\"2 seeds: .5994...6014\">.6004</td>"));
+        assert!(line(&page, ">base").contains("<td title=\"2 seeds: 0.5994..0.6014\">.6004</td>"));
         assert!(line(&page, "recipe").contains("<td title=\"no seeds; gain 8\">"));
     }
 
@@ -231,7 +284,9 @@ mod tests {
     #[test]
     fn the_banner_shows_only_on_partial_reports() {
         assert!(!html(&sample()).contains("Partial report"));
-        assert!(html(&Report { partial: true, ..sample() }).contains("Partial report"));
+        let mut report = sample();
+        report.partial = true;
+        assert!(html(&report).contains("Partial report"));
     }
 
     #[test]
@@ -239,12 +294,5 @@ mod tests {
         let page = html(&Report::default());
         assert_balanced(&page);
         assert_eq!(page.matches("<h2>").count(), 2);
-    }
-
-    #[test]
-    fn missing_cells_are_dashes() {
-        let table = vec![row("base", "", "", 2, 0.1), row("dag", "u", "exact", 4, f64::NAN)];
-        let page = html(&Report { table, ..Report::default() });
-        assert!(line(&page, "dag u, exact C").ends_with("</th><td>–</td><td title=\"no seeds; gain 1\">nan</td></tr>"));
     }
 }

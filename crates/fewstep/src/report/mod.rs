@@ -6,6 +6,7 @@
 
 mod html;
 mod series;
+mod setting;
 mod svg;
 mod terminal;
 mod write;
@@ -14,7 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 pub use html::html;
-pub use series::{Family, Series};
+pub use series::Series;
+pub use setting::Family;
 pub use svg::{split_chart, tv_chart};
 pub use terminal::table;
 pub use write::{WriteError, atomic, write};
@@ -168,10 +170,19 @@ mod tests {
             (8, 0.0247, 0.0556, 0.0610, 0.0905, 0.0901, 0.0907),
             (32, 0.0041, 0.0031, 0.0090, 0.0148, 0.0150, 0.0136),
         ] {
-            table.push(Row { gain: k as f64, ..row("dag-recipe", "linear", "exact", k, recipe) });
-            table.push(Row { temperature: 0.9, ..row("base", "", "", k, cold) });
+            table.push(Row {
+                gain: k as f64,
+                ..row("dag-recipe", "linear", "exact", k, recipe)
+            });
+            table.push(Row {
+                temperature: 0.9,
+                ..row("base", "", "", k, cold)
+            });
             table.push(row("dag", "linear", "exact", k, dag));
-            table.push(Row { tv_seeds: vec![base - 0.001, base + 0.001], ..row("base", "", "", k, base) });
+            table.push(Row {
+                tv_seeds: vec![base - 0.001, base + 0.001],
+                ..row("base", "", "", k, base)
+            });
             table.push(row("exact-posterior", "", "", k, oracle));
             table.push(row("paper-baseline", "", "", k, paper));
         }
@@ -190,7 +201,10 @@ mod tests {
     pub fn assert_balanced(markup: &str) {
         let mut open = Vec::new();
         for tag in markup.split('<').skip(1) {
-            let tag = tag.split('>').next().expect("split yields one piece at least");
+            let tag = tag
+                .split('>')
+                .next()
+                .expect("split yields one piece at least");
             let name = tag.split_whitespace().next().unwrap_or("");
             match name.strip_prefix('/') {
                 Some(name) => assert_eq!(open.pop(), Some(name), "wrong closing tag"),
@@ -208,12 +222,18 @@ mod tests {
         assert!(text.contains(
             r#"{"method":"dag","objective":"linear","transport":"exact","gain":1.0,"temperature":1.0,"k":2,"tv":0.3012,"tv_seeds":[]}"#
         ));
-        assert_eq!(serde_json::from_str::<Report>(&text).expect("parses"), report);
+        assert_eq!(
+            serde_json::from_str::<Report>(&text).expect("parses"),
+            report
+        );
     }
 
     #[test]
     fn values_json_cannot_hold_come_back_as_nan() {
-        let row = Row { tv_seeds: vec![f64::INFINITY, 0.5], ..row("base", "", "", 2, f64::NAN) };
+        let row = Row {
+            tv_seeds: vec![f64::INFINITY, 0.5],
+            ..row("base", "", "", 2, f64::NAN)
+        };
         let text = serde_json::to_string(&row).expect("serialises");
         assert!(text.ends_with(r#""tv":null,"tv_seeds":[null,0.5]}"#));
         let back: Row = serde_json::from_str(&text).expect("parses");
@@ -231,6 +251,9 @@ mod tests {
 
     #[test]
     fn escape_covers_markup_and_control_characters() {
-        assert_eq!(escape("a<b> & \"c\"'\u{1}"), "a&lt;b&gt; &amp; &quot;c&quot;&#39;\u{fffd}");
+        assert_eq!(
+            escape("a<b> & \"c\"'\u{1}"),
+            "a&lt;b&gt; &amp; &quot;c&quot;&#39;\u{fffd}"
+        );
     }
 }

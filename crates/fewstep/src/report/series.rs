@@ -4,31 +4,8 @@
 //! lives here once. Order: the paper's rows, oracles, the plain networks, the corrections,
 //! variants in gain or temperature, and the recipe last.
 
+use super::setting::{Family, Setting};
 use super::{Report, Row, Split};
-
-/// The kinds of series, in order of display.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// Quoted from the paper.
-    Paper,
-    /// Computed from exact quantities, without a network.
-    Oracle,
-    /// The learned sampler without correction.
-    Base,
-    /// The learned correction at gain 1.
-    Dag,
-    /// A learned sampler at another gain or temperature.
-    Tuned,
-    /// The recommended setting.
-    Recipe,
-}
-
-impl Family {
-    /// Whether a network was trained for it here.
-    pub fn learned(self) -> bool {
-        self >= Family::Base
-    }
-}
 
 /// Cells that differ only in the number of steps: one line of the chart, one row of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,18 +29,8 @@ impl<'a, T: Cell> Series<'a, T> {
 pub trait Cell {
     /// The number of steps.
     fn k(&self) -> usize;
-    /// What was run: method, objective, transport, gain and temperature.
+    /// Everything else that was chosen.
     fn setting(&self) -> Setting<'_>;
-}
-
-/// The coordinates of a cell other than the number of steps.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting<'a> {
-    method: &'a str,
-    objective: &'a str,
-    transport: &'a str,
-    gain: f64,
-    temperature: f64,
 }
 
 impl Cell for Row {
@@ -72,14 +39,7 @@ impl Cell for Row {
     }
 
     fn setting(&self) -> Setting<'_> {
-        Setting {
-            method: &self.method,
-            objective: &self.objective,
-            transport: &self.transport,
-            // Elsewhere the gain means nothing, or follows a rule in K as in the recipe.
-            gain: if self.method == "dag" { self.gain } else { 1.0 },
-            temperature: self.temperature,
-        }
+        self.into()
     }
 }
 
@@ -89,57 +49,8 @@ impl Cell for Split {
     }
 
     fn setting(&self) -> Setting<'_> {
-        Setting {
-            method: &self.method,
-            objective: &self.objective,
-            transport: &self.transport,
-            gain: 1.0,
-            temperature: 1.0,
-        }
+        self.into()
     }
-}
-
-impl Setting<'_> {
-    fn family(&self) -> Family {
-        match self.method {
-            "dag-recipe" => Family::Recipe,
-            m if m.starts_with("paper-") => Family::Paper,
-            m if m.starts_with("exact-") => Family::Oracle,
-            _ if self.gain != 1.0 || self.temperature != 1.0 => Family::Tuned,
-            "base" => Family::Base,
-            _ => Family::Dag,
-        }
-    }
-
-    fn label(&self) -> String {
-        let mut label = match self.method {
-            "dag" => format!("dag {}", self.correction()),
-            "dag-recipe" => "recipe".into(),
-            method => match method.strip_prefix("paper-") {
-                Some(which) => format!("paper, {which}"),
-                None => method.replace('-', " "),
-            },
-        };
-        if self.gain != 1.0 {
-            label += &format!(", gain {}", short(self.gain));
-        }
-        if self.temperature != 1.0 {
-            label += &format!(", T = {}", short(self.temperature));
-        }
-        label
-    }
-
-    /// Objective and transport, where `C` is what is transported.
-    fn correction(&self) -> String {
-        let transport = if self.transport == "exact" { "exact C" } else { self.transport };
-        let parts = [self.objective, transport];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// At most three decimals, none when they are zero.
-pub(super) fn short(value: f64) -> String {
-    ((value * 1000.0).round() / 1000.0).to_string()
 }
 
 fn group<T: Cell>(cells: &[T]) -> Vec<Series<'_, T>> {
@@ -155,22 +66,21 @@ fn group<T: Cell>(cells: &[T]) -> Vec<Series<'_, T>> {
 
     let labels: Vec<String> = groups.iter().map(|(setting, _)| setting.label()).collect();
     let unique = |label: &String| labels.iter().filter(|other| *other == label).count() == 1;
-    groups
-        .into_iter()
-        .zip(&labels)
-        .map(|((setting, mut members), label)| {
-            members.sort_by_key(|cell| cell.k());
-            Series {
-                label: if unique(label) {
-                    label.clone()
-                } else {
-                    format!("{label} ({})", setting.correction())
-                },
-                family: setting.family(),
-                cells: members,
-            }
-        })
-        .collect()
+    let series = |((setting, mut cells), label): ((Setting, Vec<_>), &String)| {
+        cells.sort_by_key(|cell: &&T| cell.k());
+        let qualified = || format!("{label} ({})", setting.correction());
+        let label = if unique(label) {
+            label.clone()
+        } else {
+            qualified()
+        };
+        Series {
+            label,
+            family: setting.family(),
+            cells,
+        }
+    };
+    groups.into_iter().zip(&labels).map(series).collect()
 }
 
 fn ks<T: Cell>(cells: &[T]) -> Vec<usize> {
@@ -208,8 +118,15 @@ mod tests {
     use super::*;
 
     fn labels(table: Vec<Row>) -> Vec<String> {
-        let report = Report { table, ..Report::default() };
-        report.series().into_iter().map(|series| series.label).collect()
+        let report = Report {
+            table,
+            ..Report::default()
+        };
+        report
+            .series()
+            .into_iter()
+            .map(|series| series.label)
+            .collect()
     }
 
     #[test]
@@ -219,26 +136,39 @@ mod tests {
         let labels: Vec<_> = series.iter().map(|s| s.label.as_str()).collect();
         assert_eq!(
             labels,
-            ["paper, baseline", "exact posterior", "base", "dag linear, exact C", "base, T = 0.9", "recipe"]
+            [
+                "paper, baseline",
+                "exact posterior",
+                "base",
+                "dag linear, exact C",
+                "base, T = 0.9",
+                "recipe"
+            ]
         );
-        let gains: Vec<_> = series[5].cells.iter().map(|row| (row.k, row.gain)).collect();
+        let gains: Vec<_> = series[5]
+            .cells
+            .iter()
+            .map(|row| (row.k, row.gain))
+            .collect();
         assert_eq!(gains, [(2, 2.0), (8, 8.0), (32, 32.0)]);
         assert_eq!(report.ks(), [2, 8, 32]);
     }
 
     #[test]
-    fn gain_and_temperature_tell_series_apart_and_show_in_the_label() {
-        let dag = |gain, temperature| Row { gain, temperature, ..row("dag", "u", "1 draw", 2, 0.1) };
+    fn gain_and_temperature_tell_series_apart() {
+        let dag = |gain, temperature| Row {
+            gain,
+            temperature,
+            ..row("dag", "u", "1 draw", 2, 0.1)
+        };
         assert_eq!(
-            labels(vec![dag(3.0, 0.8), dag(0.1 + 0.2, 1.0), dag(1.0, 1.0)]),
-            ["dag u, 1 draw", "dag u, 1 draw, gain 3, T = 0.8", "dag u, 1 draw, gain 0.3"]
+            labels(vec![dag(3.0, 0.8), dag(3.0, 1.0), dag(1.0, 1.0)]),
+            [
+                "dag u, 1 draw",
+                "dag u, 1 draw, gain 3, T = 0.8",
+                "dag u, 1 draw, gain 3"
+            ]
         );
-    }
-
-    #[test]
-    fn a_gain_without_a_correction_is_ignored() {
-        let base = Row { gain: 0.0, ..row("base", "", "", 2, 0.1) };
-        assert_eq!(labels(vec![base]), ["base"]);
     }
 
     #[test]
@@ -252,17 +182,30 @@ mod tests {
 
     #[test]
     fn cells_rise_in_k_and_the_later_duplicate_wins() {
-        let table = vec![row("base", "", "", 8, 0.3), row("base", "", "", 2, 0.1), row("base", "", "", 8, 0.2)];
-        let report = Report { table, ..Report::default() };
+        let table = vec![
+            row("base", "", "", 8, 0.3),
+            row("base", "", "", 2, 0.1),
+            row("base", "", "", 8, 0.2),
+        ];
+        let report = Report {
+            table,
+            ..Report::default()
+        };
         let series = &report.series()[0];
-        assert_eq!(series.cells.iter().map(|row| row.k).collect::<Vec<_>>(), [2, 8, 8]);
+        assert_eq!(
+            series.cells.iter().map(|row| row.k).collect::<Vec<_>>(),
+            [2, 8, 8]
+        );
         assert_eq!(series.at(8).map(|row| row.tv), Some(0.2));
         assert_eq!(series.at(3), None);
     }
 
     #[test]
     fn splits_are_grouped_like_rows() {
-        let report = Report { split: vec![split(8, 0.1, 0.2), split(2, 0.3, 0.4)], ..Report::default() };
+        let report = Report {
+            split: vec![split(8, 0.1, 0.2), split(2, 0.3, 0.4)],
+            ..Report::default()
+        };
         let series = report.split_series();
         assert_eq!(series.len(), 1);
         assert_eq!(series[0].label, "dag linear, exact C");

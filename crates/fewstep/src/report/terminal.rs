@@ -26,7 +26,10 @@ pub fn table(report: &Report) -> String {
     }
 
     let labels: Vec<String> = series.iter().map(|series| cut(&series.label)).collect();
-    let width = labels.iter().map(|label| label.chars().count()).fold(HEADING.len(), usize::max);
+    let width = labels
+        .iter()
+        .map(|label| label.chars().count())
+        .fold(HEADING.len(), usize::max);
     let line = |label: &str, cells: Vec<String>| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
         format!("{label:width$}{cells}")
@@ -38,7 +41,10 @@ pub fn table(report: &Report) -> String {
         if i > 0 && series[i - 1].family != one.family {
             lines.push(String::new());
         }
-        let cell = |&k| one.at(k).map_or_else(|| "-".into(), |row| four_decimals(row.tv));
+        let cell = |&k| {
+            one.at(k)
+                .map_or_else(|| "-".into(), |row| four_decimals(row.tv))
+        };
         lines.push(line(label, ks.iter().map(cell).collect()));
     }
     lines.join("\n") + "\n"
@@ -85,15 +91,19 @@ recipe               .0734  .0247  .0041
             row("dag", "p", "exact", 4, f64::NAN),
             row("dag", "q", "exact", 4, 0.0),
         ];
-        let report = Report { partial: true, table: table_rows, ..Report::default() };
+        let report = Report {
+            partial: true,
+            table: table_rows,
+            ..Report::default()
+        };
         let expected = "\
 PARTIAL: stopped before the end, rows or seeds are missing
-TV at K =            2      4
------------------------------
-base            1.0000      -
+TV at K =           2      4
+----------------------------
+base           1.0000      -
 
-dag p, exact C       -    nan
-dag q, exact C       -  .0000
+dag p, exact C      -    nan
+dag q, exact C      -  .0000
 ";
         assert_eq!(table(&report), expected);
     }
@@ -102,15 +112,24 @@ dag q, exact C       -  .0000
     fn nine_columns_fit_on_the_screen_whatever_the_name() {
         let name = "a-very-long-name-".repeat(9);
         let table_rows = [2, 3, 4, 6, 8, 12, 16, 24, 32].map(|k| row(&name, "", "", k, 0.5));
-        let text = table(&Report { table: table_rows.into(), ..Report::default() });
+        let text = table(&Report {
+            table: table_rows.into(),
+            ..Report::default()
+        });
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [111, 111, 111]);
     }
 
     #[test]
     fn a_short_name_leaves_room_for_the_heading() {
-        let report = Report { table: vec![row("base", "", "", 2, 0.5)], ..Report::default() };
-        assert_eq!(table(&report), "TV at K =      2\n----------------\nbase       .5000\n");
+        let report = Report {
+            table: vec![row("base", "", "", 2, 0.5)],
+            ..Report::default()
+        };
+        assert_eq!(
+            table(&report),
+            "TV at K =      2\n----------------\nbase       .5000\n"
+        );
     }
 
     #[test]

@@ -25,7 +25,10 @@ pub struct WriteError {
 /// The directory is created if it is missing. `report.json` comes last: when it is there,
 /// so are the others.
 pub fn write(report: &Report, dir: &Path) -> Result<(), WriteError> {
-    fs::create_dir_all(dir).map_err(|source| WriteError { path: dir.into(), source })?;
+    fs::create_dir_all(dir).map_err(|source| WriteError {
+        path: dir.into(),
+        source,
+    })?;
     atomic(&dir.join("tv.svg"), tv_chart(report).as_bytes())?;
     if !report.split.is_empty() {
         atomic(&dir.join("split.svg"), split_chart(report).as_bytes())?;
@@ -35,18 +38,27 @@ pub fn write(report: &Report, dir: &Path) -> Result<(), WriteError> {
     let path = dir.join("report.json");
     match serde_json::to_vec_pretty(report) {
         Ok(json) => atomic(&path, &json),
-        Err(error) => Err(WriteError { path, source: error.into() }),
+        Err(error) => Err(WriteError {
+            path,
+            source: error.into(),
+        }),
     }
 }
 
 /// Replaces the file at `path` by `bytes`, all or nothing.
 pub fn atomic(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    replace(path, bytes).map_err(|source| WriteError { path: path.into(), source })
+    replace(path, bytes).map_err(|source| WriteError {
+        path: path.into(),
+        source,
+    })
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // The parent of a bare file name is empty, which names no directory.
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut file = temporary(dir)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
@@ -60,7 +72,9 @@ fn temporary(dir: &Path) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     // Temporary files are private by default; the umask narrows this as for any file.
     let ordinary = fs::Permissions::from_mode(0o666);
-    tempfile::Builder::new().permissions(ordinary).tempfile_in(dir)
+    tempfile::Builder::new()
+        .permissions(ordinary)
+        .tempfile_in(dir)
 }
 
 #[cfg(not(unix))]
@@ -87,7 +101,10 @@ mod tests {
     fn names(dir: &Path) -> Vec<String> {
         let entries = fs::read_dir(dir).expect("readable");
         let name = |entry: io::Result<fs::DirEntry>| entry.expect("entry").file_name();
-        let mut names: Vec<_> = entries.map(name).map(|name| name.to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> = entries
+            .map(name)
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -107,7 +124,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("occupied");
         fs::create_dir_all(path.join("inner")).expect("creates");
-        assert_eq!(atomic(&path, b"x").expect_err("a directory is in the way").path, path);
+        assert_eq!(
+            atomic(&path, b"x")
+                .expect_err("a directory is in the way")
+                .path,
+            path
+        );
         assert_eq!(names(dir.path()), ["occupied"]);
     }
 
@@ -128,9 +150,15 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let out = dir.path().join("new/out");
         write(&sample(), &out).expect("writes");
-        assert_eq!(names(&out), ["report.html", "report.json", "split.svg", "tv.svg"]);
+        assert_eq!(
+            names(&out),
+            ["report.html", "report.json", "split.svg", "tv.svg"]
+        );
         let json = fs::read(out.join("report.json")).expect("reads");
-        assert_eq!(serde_json::from_slice::<Report>(&json).expect("parses"), sample());
+        assert_eq!(
+            serde_json::from_slice::<Report>(&json).expect("parses"),
+            sample()
+        );
         let svg = fs::read_to_string(out.join("tv.svg")).expect("reads");
         assert_eq!(svg, tv_chart(&sample()));
     }
@@ -138,7 +166,14 @@ mod tests {
     #[test]
     fn without_a_split_there_is_no_split_chart() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        write(&Report { split: Vec::new(), ..sample() }, dir.path()).expect("writes");
+        write(
+            &Report {
+                split: Vec::new(),
+                ..sample()
+            },
+            dir.path(),
+        )
+        .expect("writes");
         assert_eq!(names(dir.path()), ["report.html", "report.json", "tv.svg"]);
     }
 
@@ -150,8 +185,16 @@ mod tests {
         fs::write(&blocked, b"").expect("writes");
         let target = blocked.join("report.json");
         let message = atomic(&target, b"x").expect_err("no directory").to_string();
-        assert!(message.starts_with(&format!("cannot write {}: ", target.display())), "{message}");
+        assert!(
+            message.starts_with(&format!("cannot write {}: ", target.display())),
+            "{message}"
+        );
         assert!(message.contains("Not a directory"), "{message}");
-        assert!(write(&sample(), &blocked).expect_err("no directory").to_string().contains("file"));
+        assert!(
+            write(&sample(), &blocked)
+                .expect_err("no directory")
+                .to_string()
+                .contains("file")
+        );
     }
 }

@@ -11,20 +11,29 @@ impl Tick {
     /// The nearest float: powers of ten up to 22 are exact, so divide rather than multiply.
     pub fn value(self) -> f64 {
         let power = 10f64.powi(self.exponent.abs());
-        if self.exponent < 0 { f64::from(self.digit) / power } else { f64::from(self.digit) * power }
+        if self.exponent < 0 {
+            f64::from(self.digit) / power
+        } else {
+            f64::from(self.digit) * power
+        }
     }
 
     /// The tick times `n`: linear axes count in steps of one tick.
     pub fn times(self, n: u32) -> Self {
-        Self { digit: self.digit * n, ..self }
+        Self {
+            digit: self.digit * n,
+            ..self
+        }
     }
 
-    /// `0.05`, `2`, `100`; powers of ten below `0.0001`, which nobody can count.
+    /// `0`, `0.05`, `2`, `100`; below `0.0001`, where zeros are hard to count, `2e-5`.
     pub fn label(self) -> String {
-        if self.exponent < -4 && self.digit != 0 {
-            return format!("{}e{}", self.digit, self.exponent);
+        let decimals = self.exponent.min(0).unsigned_abs() as usize;
+        match (self.digit, self.exponent) {
+            (0, _) => "0".into(),
+            (digit, exponent @ ..-4) => format!("{digit}e{exponent}"),
+            _ => format!("{:.decimals$}", self.value()),
         }
-        format!("{:.*}", self.exponent.min(0).unsigned_abs() as usize, self.value())
     }
 }
 
@@ -35,12 +44,20 @@ fn ladder() -> impl DoubleEndedIterator<Item = Tick> {
 
 /// The largest tick not above `value`, or the lowest there is.
 pub fn tick_below(value: f64) -> Tick {
-    ladder().rfind(|tick| tick.value() <= value).unwrap_or(Tick { digit: 1, exponent: -15 })
+    ladder()
+        .rfind(|tick| tick.value() <= value)
+        .unwrap_or(Tick {
+            digit: 1,
+            exponent: -15,
+        })
 }
 
 /// The smallest tick not below `value`, or the highest there is.
 pub fn tick_above(value: f64) -> Tick {
-    ladder().find(|tick| tick.value() >= value).unwrap_or(Tick { digit: 5, exponent: 9 })
+    ladder().find(|tick| tick.value() >= value).unwrap_or(Tick {
+        digit: 5,
+        exponent: 9,
+    })
 }
 
 /// A logarithmic axis from `low` to `high`, drawn from pixel `start` to pixel `end`.
@@ -65,7 +82,9 @@ impl Log {
 
     /// The ladder's ticks on this axis.
     pub fn ticks(&self) -> Vec<Tick> {
-        ladder().filter(|tick| (self.low..=self.high).contains(&tick.value())).collect()
+        ladder()
+            .filter(|tick| (self.low..=self.high).contains(&tick.value()))
+            .collect()
     }
 }
 
@@ -75,36 +94,60 @@ mod tests {
 
     #[test]
     fn ticks_are_one_two_five_and_print_exactly() {
-        let axis = Log { low: 0.005, high: 1.0, start: 0.0, end: 1.0 };
+        let axis = Log {
+            low: 0.005,
+            high: 1.0,
+            start: 0.0,
+            end: 1.0,
+        };
         let labels: Vec<_> = axis.ticks().into_iter().map(Tick::label).collect();
-        assert_eq!(labels, ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]);
+        assert_eq!(
+            labels,
+            ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]
+        );
     }
 
     #[test]
     fn ticks_enclose_a_value_and_meet_on_one_of_their_own() {
         assert_eq!(tick_below(0.0041).value(), 0.002);
         assert_eq!(tick_above(0.0041).value(), 0.005);
-        assert_eq!((tick_below(0.05).value(), tick_above(0.05).value()), (0.05, 0.05));
+        assert_eq!(
+            (tick_below(0.05).value(), tick_above(0.05).value()),
+            (0.05, 0.05)
+        );
         assert_eq!(tick_below(0.0).value(), 1e-15);
     }
 
     #[test]
     fn multiples_keep_their_decimals() {
         let step = tick_above(0.2);
-        assert_eq!([0, 1, 4, 5].map(|n| step.times(n).label()), ["0.0", "0.2", "0.8", "1.0"]);
+        assert_eq!(
+            [0, 1, 4, 5].map(|n| step.times(n).label()),
+            ["0", "0.2", "0.8", "1.0"]
+        );
         assert_eq!(tick_below(2.1e-6).label(), "2e-6");
     }
 
     #[test]
     fn equal_ratios_are_equal_distances() {
-        let axis = Log { low: 2.0, high: 32.0, start: 100.0, end: 500.0 };
+        let axis = Log {
+            low: 2.0,
+            high: 32.0,
+            start: 100.0,
+            end: 500.0,
+        };
         let pixels = [2.0, 4.0, 8.0, 32.0].map(|k| axis.at(k).round());
         assert_eq!(pixels, [100.0, 200.0, 300.0, 500.0]);
     }
 
     #[test]
     fn a_single_value_sits_in_the_middle() {
-        let axis = Log { low: 4.0, high: 4.0, start: 100.0, end: 200.0 };
+        let axis = Log {
+            low: 4.0,
+            high: 4.0,
+            start: 100.0,
+            end: 200.0,
+        };
         assert_eq!(axis.at(4.0), 150.0);
     }
 }

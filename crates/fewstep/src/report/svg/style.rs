@@ -10,9 +10,10 @@ use std::f64::consts::TAU;
 
 const PAPER: [&str; 2] = ["#808080", "#000000"];
 const ORACLE: [&str; 2] = ["#8a5a2b", "#882255"];
-const RECIPE: &str = "#d55e00";
+const RECIPE: [&str; 2] = ["#d55e00", "#a50026"];
 const LEARNED: [&str; 9] = [
-    "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#999933", "#44aa99", "#aa4499",
+    "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#999933", "#44aa99",
+    "#aa4499",
 ];
 
 /// A regular polygon or star around its centre.
@@ -27,11 +28,32 @@ struct Marker {
 }
 
 const fn polygon(corners: u32, turn: f64) -> Marker {
-    Marker { corners, turn, dent: 1.0 }
+    Marker {
+        corners,
+        turn,
+        dent: 1.0,
+    }
 }
 
 const fn star(corners: u32, turn: f64, dent: f64) -> Marker {
-    Marker { corners, turn, dent }
+    Marker {
+        corners,
+        turn,
+        dent,
+    }
+}
+
+impl Marker {
+    /// The outer radius that gives every shape the area of the circle of radius `size`.
+    fn radius(&self, size: f64) -> f64 {
+        let (n, half_turn) = (f64::from(self.corners), TAU / 2.0);
+        let area = match self.corners {
+            0 => half_turn,
+            _ if self.dent < 1.0 => n * self.dent * (half_turn / n).sin(),
+            _ => n / 2.0 * (TAU / n).sin(),
+        };
+        size * (half_turn / area).sqrt()
+    }
 }
 
 const MARKERS: [Marker; 14] = [
@@ -58,69 +80,105 @@ pub struct Style {
     width: f64,
     dash: &'static str,
     marker: Marker,
-    radius: f64,
+    size: f64,
 }
 
 impl Style {
     /// One style per series, in the same order.
     pub fn of(series: &[Series<'_, Row>]) -> Vec<Self> {
-        let mut learned = LEARNED.iter().cycle();
-        let mut paper = PAPER.iter().cycle();
-        let mut oracle = ORACLE.iter().cycle();
-        let markers = MARKERS.iter().cycle();
+        let [mut paper, mut oracle, mut learned, mut recipe] =
+            [&PAPER[..], &ORACLE, &LEARNED, &RECIPE].map(|colours| colours.iter().copied().cycle());
+        let mut style = |family, marker| {
+            // Series that coincide still show: the later drawn has the smaller marker.
+            let (colour, width, dash, size) = match family {
+                Family::Paper => (paper.next(), 1.8, "6 4", 2.9),
+                Family::Oracle => (oracle.next(), 1.0, "", 3.6),
+                Family::Base | Family::Dag => (learned.next(), 2.0, "", 4.4),
+                Family::Tuned => (learned.next(), 2.0, "9 3 2 3", 4.4),
+                Family::Recipe => (recipe.next(), 4.0, "", 5.6),
+            };
+            Self {
+                colour: colour.unwrap_or("#000000"),
+                width,
+                dash,
+                marker,
+                size,
+            }
+        };
+        let markers = MARKERS.into_iter().cycle();
         series
             .iter()
             .zip(markers)
-            .map(|(series, &marker)| {
-                // Series that coincide still show: the later drawn has the smaller marker.
-                let (colours, width, dash, radius) = match series.family {
-                    Family::Paper => (&mut paper, 1.8, "6 4", 3.6),
-                    Family::Oracle => (&mut oracle, 1.0, "", 4.4),
-                    Family::Base | Family::Dag => (&mut learned, 2.0, "", 5.2),
-                    Family::Tuned => (&mut learned, 2.0, "9 3 2 3", 5.2),
-                    Family::Recipe => return Self { colour: RECIPE, width: 4.0, dash: "", marker, radius: 6.5 },
-                };
-                let colour = colours.next().copied().unwrap_or(RECIPE);
-                Self { colour, width, dash, marker, radius }
-            })
+            .map(|(series, marker)| style(series.family, marker))
             .collect()
     }
 
     /// The line through `points`.
     pub fn line(&self, points: &[(f64, f64)]) -> String {
-        let Self { colour, width, dash, .. } = self;
-        let points: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let dash = if dash.is_empty() { String::new() } else { format!(r#" stroke-dasharray="{dash}""#) };
+        let Self {
+            colour,
+            width,
+            dash,
+            ..
+        } = self;
+        let points: Vec<_> = points
+            .iter()
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
+        let dash = if dash.is_empty() {
+            String::new()
+        } else {
+            format!(r#" stroke-dasharray="{dash}""#)
+        };
         format!(
             r#"<polyline points="{}" fill="none" stroke="{colour}" stroke-width="{width}" stroke-linejoin="round"{dash}/>"#,
             points.join(" ")
         )
     }
 
-    /// The attributes and outline of the marker at `(x, y)`, as an unclosed element so that
-    /// the caller can add a tooltip; `open` markers are hollow.
-    pub fn marker(&self, x: f64, y: f64, open: bool, tooltip: &str) -> String {
-        let (fill, stroke) = if open { ("#ffffff", self.colour) } else { (self.colour, "#ffffff") };
+    /// The marker at `(x, y)`, hollow if `open`, around the markup `inside`.
+    pub fn marker(&self, x: f64, y: f64, open: bool, inside: &str) -> String {
+        let (fill, stroke) = if open {
+            ("#ffffff", self.colour)
+        } else {
+            (self.colour, "#ffffff")
+        };
         let (name, outline) = match self.marker.corners {
-            0 => ("circle", format!(r#"cx="{x:.1}" cy="{y:.1}" r="{:.1}""#, self.radius * 0.85)),
+            0 => (
+                "circle",
+                format!(r#"cx="{x:.1}" cy="{y:.1}" r="{:.1}""#, self.size),
+            ),
             _ => ("polygon", format!(r#"points="{}""#, self.corners(x, y))),
         };
         format!(
-            r#"<{name} {outline} fill="{fill}" stroke="{stroke}" stroke-width="{}"><title>{tooltip}</title></{name}>"#,
+            r#"<{name} {outline} fill="{fill}" stroke="{stroke}" stroke-width="{}">{inside}</{name}>"#,
             if open { 1.6 } else { 0.7 }
         )
     }
 
     fn corners(&self, x: f64, y: f64) -> String {
-        let Marker { corners, turn, dent } = self.marker;
+        let Marker {
+            corners,
+            turn,
+            dent,
+        } = self.marker;
+        let outer = self.marker.radius(self.size);
         let corner = |i: u32| {
-            let radius = if i % 2 == 0 { self.radius } else { self.radius * dent };
+            let radius = if i.is_multiple_of(2) {
+                outer
+            } else {
+                outer * dent
+            };
             let (sin, cos) = (TAU * (f64::from(i) / f64::from(2 * corners) + turn)).sin_cos();
             format!("{:.1},{:.1}", x + radius * sin, y - radius * cos)
         };
         // A polygon's sides need no point between their corners.
         let step = if dent < 1.0 { 1 } else { 2 };
-        (0..2 * corners).step_by(step).map(corner).collect::<Vec<_>>().join(" ")
+        (0..2 * corners)
+            .step_by(step)
+            .map(corner)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
@@ -150,12 +208,21 @@ mod tests {
 
     #[test]
     fn fourteen_series_look_different() {
-        let mut table = vec![row("paper-baseline", "", "", 2, 0.1), row("paper-ours", "", "", 2, 0.1)];
+        let mut table = vec![
+            row("paper-baseline", "", "", 2, 0.1),
+            row("paper-ours", "", "", 2, 0.1),
+        ];
         table.push(row("exact-posterior", "", "", 2, 0.1));
         table.push(row("exact-marginals", "", "", 2, 0.1));
-        table.extend((0..9).map(|i| Row { gain: f64::from(i), ..row("dag", "u", "exact", 2, 0.1) }));
+        table.extend((0..9).map(|i| Row {
+            gain: f64::from(i),
+            ..row("dag", "u", "exact", 2, 0.1)
+        }));
         table.push(row("dag-recipe", "u", "exact", 2, 0.1));
-        let report = Report { table, ..Report::default() };
+        let report = Report {
+            table,
+            ..Report::default()
+        };
         let styles = Style::of(&report.series());
         assert_eq!(styles.len(), 14);
         for (i, one) in styles.iter().enumerate() {
@@ -168,9 +235,47 @@ mod tests {
 
     #[test]
     fn corners_lie_where_geometry_says() {
-        let mut style = Style { colour: RECIPE, width: 1.0, dash: "", marker: polygon(4, 0.0), radius: 10.0 };
-        assert_eq!(style.corners(50.0, 50.0), "50.0,40.0 60.0,50.0 50.0,60.0 40.0,50.0");
-        style.marker = star(4, 0.0, 0.5);
-        assert!(style.corners(50.0, 50.0).starts_with("50.0,40.0 53.5,46.5 60.0,50.0"));
+        // The square on its tip of area 200 has half diagonal 10.
+        let size = (200.0 / (TAU / 2.0)).sqrt();
+        let style = Style {
+            colour: RECIPE[0],
+            width: 1.0,
+            dash: "",
+            marker: polygon(4, 0.0),
+            size,
+        };
+        assert_eq!(
+            style.corners(50.0, 50.0),
+            "50.0,40.0 60.0,50.0 50.0,60.0 40.0,50.0"
+        );
+    }
+
+    #[test]
+    fn markers_have_equal_area() {
+        let shoelace = |points: &str| {
+            let parse = |p: &str| {
+                p.split_once(',')
+                    .map(|(x, y)| (x.parse::<f64>().expect("x"), y.parse::<f64>().expect("y")))
+            };
+            let points: Vec<_> = points.split(' ').filter_map(parse).collect();
+            let next = points.iter().cycle().skip(1);
+            points
+                .iter()
+                .zip(next)
+                .map(|(a, b)| a.0 * b.1 - b.0 * a.1)
+                .sum::<f64>()
+                / 2.0
+        };
+        for marker in MARKERS.into_iter().filter(|marker| marker.corners > 0) {
+            let style = Style {
+                colour: RECIPE[0],
+                width: 1.0,
+                dash: "",
+                marker,
+                size: 100.0,
+            };
+            let area = shoelace(&style.corners(0.0, 0.0));
+            assert!((area / 31_415.9 - 1.0).abs() < 1e-2, "{marker:?}: {area}");
+        }
     }
 }

@@ -1,0 +1,572 @@
+//! Random instances: a chain, a pair `(t, r)` and smooth predictions `p~_{t,r}`.
+//!
+//! The number of an instance decides its schedule, process, target and kind of step, so that a
+//! hundred instances meet every combination of the first three and three hundred all four. The
+//! rest (sizes, parameters, times, predictions) is drawn by address.
+
+use std::cell::OnceCell;
+
+use fewstep_ctmc::{
+    Chain, Error, Level, Matrix, Path, Process, Schedule, SingleSite, Source, Space, Target, duo,
+    propagator,
+    random::{Key, Purpose, normal, uniform},
+    transport,
+};
+
+use super::numeric::derivative;
+use crate::objective::{Pair, Row};
+
+/// `(S, D)` with at most 81 states, `S'` being `S` or, on the masked path, `S + 1`.
+const SIZES: [(usize, usize); 8] = [
+    (2, 2),
+    (2, 3),
+    (2, 4),
+    (3, 2),
+    (3, 3),
+    (3, 4),
+    (4, 2),
+    (4, 3),
+];
+const MASKED_SIZES: [(usize, usize); 6] = [(2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (4, 2)];
+
+/// The smallest shifted probability in a check that takes its logarithm: far above
+/// [`FLOOR`](crate::objective::FLOOR), where the product's losses leave the paper's formulas.
+const MILD: f64 = 1e-2;
+
+/// What kind of step `(t, r)` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `r` between `t` and 1.
+    Inner,
+    /// `r = 1`.
+    Last,
+    /// `r` so close to `t` that a coordinate jumps with probability `1e-5` to `1e-3`.
+    Short,
+}
+
+/// A chain at a pair `(t, r)` with two unrelated predictions. Tables are `[N, D, S]`, kernels
+/// and rates `[N, D, S']`.
+pub struct Instance {
+    pub chain: Chain,
+    pub t: f64,
+    pub r: f64,
+    pub step: Step,
+    pub prediction: Prediction,
+    pub other: Prediction,
+    /// `p_{1|t}`.
+    pub posterior: Vec<f64>,
+    /// `Q_t`.
+    pub generator: SingleSite,
+    symbols: Vec<Vec<usize>>,
+    backward: OnceCell<Matrix>,
+    forward: OnceCell<Matrix>,
+    forward_dot: OnceCell<Vec<f64>>,
+    exact: OnceCell<Exact>,
+}
+
+/// The exact per-coordinate marginals and their derivatives in `t` at fixed `r`.
+pub struct Exact {
+    /// `p^d_{r|t}(z | x)`, `[N, D, S']`.
+    pub rows: Vec<f64>,
+    /// `d_t p^d_{r|t}(z | x)`.
+    pub rows_dot: Vec<f64>,
+    /// `Pi^d[U_{t,r}]`, `[N, D, S']`, the diagonal by zero row sums.
+    pub rates: Vec<f64>,
+    /// `d_t Pi^d[U_{t,r}]`.
+    pub rates_dot: Vec<f64>,
+}
+
+/// What an objective sees of a prediction at one pair, tables `[N, D, S]`.
+pub struct Model {
+    pub pair: Pair,
+    pub prediction: Vec<f64>,
+    pub tangent: Vec<f64>,
+    pub gamma: Vec<f64>,
+}
+
+impl Instance {
+    /// Instance number `index` of a seed.
+    pub fn draw(seed: u64, index: u64) -> Result<Self, Error> {
+        let mut rng = Key::new(seed, Purpose::Check).at(index, 0);
+        let mut within = |low: f64, high: f64| low + (high - low) * uniform(&mut rng);
+        let schedule = match index % 5 {
+            0 => Schedule::Linear,
+            1 => Schedule::Cosine,
+            2 => Schedule::Polynomial(within(0.7, 3.5)),
+            3 => Schedule::LogLinear { eps: 1e-3 },
+            _ => Schedule::Arccos,
+        };
+        let kind = index / 5 % 5;
+        let sizes: &[_] = if kind == 1 { &MASKED_SIZES } else { &SIZES };
+        let (symbols, coords) = sizes[within(0.0, sizes.len() as f64) as usize];
+        let process = match kind {
+            0 => Process::Mixture(Source::Uniform),
+            1 => Process::Mixture(Source::Masked),
+            2 | 3 => {
+                let zeros = kind == 3;
+                let row = |within: &mut dyn FnMut(f64, f64) -> f64| {
+                    let mut row: Vec<f64> = (0..symbols).map(|_| within(0.05, 1.0)).collect();
+                    if zeros {
+                        row[within(0.0, symbols as f64) as usize] = 0.0;
+                    }
+                    let total: f64 = row.iter().sum();
+                    row.iter().map(|p| p / total).collect()
+                };
+                Process::Mixture(Source::Custom(
+                    (0..coords).map(|_| row(&mut within)).collect(),
+                ))
+            }
+            _ => Process::UniformState,
+        };
+        let target = match index % 4 {
+            0 => Target::Potts {
+                beta: within(0.5, 1.5),
+                noise: 0.3,
+            },
+            1 => Target::Markov {
+                concentration: within(0.3, 2.0),
+            },
+            2 => Target::RandomEnergy {
+                sigma: within(0.5, 1.5),
+            },
+            _ => Target::Repelling {
+                beta: within(0.5, 1.5),
+            },
+        };
+        let law = target.law(&Space::new(symbols, coords)?, seed.wrapping_add(index))?;
+        let t = within(0.02, 0.95);
+        let (step, r) = match index % 3 {
+            0 => (Step::Inner, t + within(0.05, 0.95) * (1.0 - t)),
+            1 => (Step::Last, 1.0),
+            _ => {
+                let omega = 10f64.powf(within(-5.0, -3.0));
+                let level = schedule.level(t);
+                let r = schedule.inverse(level.kappa + omega * level.survival);
+                (Step::Short, r)
+            }
+        };
+        let chain = Chain::new(Path::new(schedule, process, symbols)?, coords, law)?;
+        Ok(Self::new(chain, t, r, step, seed, index))
+    }
+
+    fn new(chain: Chain, t: f64, r: f64, step: Step, seed: u64, index: u64) -> Self {
+        let posterior = chain.posterior(chain.path().schedule().level(t));
+        Self {
+            prediction: Prediction::draw(&chain, seed, index, 1),
+            other: Prediction::draw(&chain, seed, index, 2),
+            generator: chain.generator_at(t),
+            symbols: (0..chain.states().len())
+                .map(|x| chain.states().decode(x))
+                .collect(),
+            posterior,
+            chain,
+            t,
+            r,
+            step,
+            backward: OnceCell::new(),
+            forward: OnceCell::new(),
+            forward_dot: OnceCell::new(),
+            exact: OnceCell::new(),
+        }
+    }
+
+    pub fn schedule(&self) -> Schedule {
+        self.chain.path().schedule()
+    }
+
+    pub fn level(&self) -> Level {
+        self.schedule().level(self.t)
+    }
+
+    pub fn lambda(&self) -> f64 {
+        self.schedule().lambda(self.t)
+    }
+
+    pub fn states(&self) -> &Space {
+        self.chain.states()
+    }
+
+    pub fn mask(&self) -> Option<usize> {
+        self.chain.path().mask()
+    }
+
+    pub fn is_mixture(&self) -> bool {
+        matches!(self.chain.path().process(), Process::Mixture(_))
+    }
+
+    /// A first step for differences at `t`: a tenth of the way to the nearer end.
+    pub fn reach(&self) -> f64 {
+        0.1 * self.t.min(1.0 - self.t)
+    }
+
+    /// The same for functions of `(t, r)` that are only had for `t < r`.
+    pub fn reach_below_r(&self) -> f64 {
+        self.reach().min(0.9 * (self.r - self.t))
+    }
+
+    /// `P_{t->r}` by the backward equation.
+    pub fn backward(&self) -> Result<&Matrix, Error> {
+        cached(&self.backward, || {
+            propagator::backward(&self.chain, self.t, self.r)
+        })
+    }
+
+    /// `P_{t->r}` by the forward equation.
+    pub fn forward(&self) -> Result<&Matrix, Error> {
+        cached(&self.forward, || {
+            propagator::forward(&self.chain, self.t, self.r)
+        })
+    }
+
+    /// `(d_t P_{t->r}, d_t U_{t,r})` by differences of forward solutions, each `[N, N]`.
+    pub fn forward_dot(&self) -> Result<(&[f64], &[f64]), Error> {
+        let both = cached(&self.forward_dot, || {
+            let identity = Matrix::identity(self.states())?;
+            derivative(self.t, self.reach_below_r(), |t| {
+                let p = propagator::forward(&self.chain, t, self.r)?;
+                let u = p.combine(1.0, -1.0, &identity);
+                let mut both = p.into_data();
+                both.extend(u.data().iter().map(|v| v / (self.r - t)));
+                Ok(both)
+            })
+        })?;
+        Ok(both.split_at(both.len() / 2))
+    }
+
+    /// `U_{t,r}` by the backward equation.
+    pub fn average_generator(&self) -> Result<Matrix, Error> {
+        let h = self.r - self.t;
+        let identity = Matrix::identity(self.states())?;
+        Ok(self.backward()?.combine(1.0 / h, -1.0 / h, &identity))
+    }
+
+    /// The exact marginals, by their own backward equation, never through an `[N, N]` matrix.
+    pub fn exact(&self) -> Result<&Exact, Error> {
+        cached(&self.exact, || {
+            let stay = self.indicator();
+            let both = |t: f64| {
+                let mut rows = propagator::marginals(&self.chain, t, self.r)?;
+                let rates: Vec<f64> = rows
+                    .iter()
+                    .zip(&stay)
+                    .map(|(p, i)| (p - i) / (self.r - t))
+                    .collect();
+                rows.extend(rates);
+                Ok(rows)
+            };
+            let mut rows = both(self.t)?;
+            let rates = rows.split_off(stay.len());
+            let mut rows_dot = derivative(self.t, self.reach_below_r(), both)?;
+            let rates_dot = rows_dot.split_off(stay.len());
+            Ok(Exact {
+                rows,
+                rows_dot,
+                rates,
+                rates_dot,
+            })
+        })
+    }
+
+    /// The `p~_{t,r}` whose step has the exact marginals, and its derivative in `t`:
+    /// `Pi^d[U_{t,r}] / mu_{t,r}` off the diagonal, `[N, D, S]`. Mixture path.
+    pub fn exact_prediction(&self) -> Result<(Vec<f64>, Vec<f64>), Error> {
+        let exact = self.exact()?;
+        let Pair { mu, mu_dot, .. } = Pair::new(self.schedule(), self.t, self.r);
+        let (width, kept) = (self.states().symbols(), self.chain.path().symbols());
+        let indicator = self.indicator();
+        let (mut value, mut tangent) = (Vec::new(), Vec::new());
+        for (i, stay) in indicator.iter().enumerate() {
+            if i % width < kept {
+                let p = exact.rates[i] / mu;
+                value.push(stay + p);
+                tangent.push(exact.rates_dot[i] / mu - p * mu_dot / mu);
+            }
+        }
+        Ok((value, tangent))
+    }
+
+    /// `delta_{x^d}(z)`, `[N, D, S']`.
+    pub fn indicator(&self) -> Vec<f64> {
+        let width = self.states().symbols();
+        let rows = self.symbols.iter().flatten();
+        rows.flat_map(|&s| (0..width).map(move |z| f64::from(u8::from(z == s))))
+            .collect()
+    }
+
+    /// A table `[N, D, S']` with `z = x^d` set to zero: the entries the paper's projections have.
+    pub fn off_diagonal(&self, mut table: Vec<f64>) -> Vec<f64> {
+        let width = self.states().symbols();
+        for (row, &s) in table
+            .chunks_exact_mut(width)
+            .zip(self.symbols.iter().flatten())
+        {
+            row[s] = 0.0;
+        }
+        table
+    }
+
+    /// A table `[N, D, S]` times `scale` as `[N, D, S']`, without its diagonal.
+    pub fn lift(&self, table: &[f64], scale: f64) -> Vec<f64> {
+        let (width, kept) = (self.states().symbols(), self.chain.path().symbols());
+        let mut out = vec![0.0; table.len() / kept * width];
+        for (to, from) in out.chunks_exact_mut(width).zip(table.chunks_exact(kept)) {
+            to.iter_mut().zip(from).for_each(|(o, v)| *o = scale * v);
+        }
+        self.off_diagonal(out)
+    }
+
+    /// The entries `M(x, x^{d->z})` of a matrix, `[N, D, S']`, without the diagonal.
+    pub fn single_site_entries(&self, m: &Matrix) -> Vec<f64> {
+        let states = self.states();
+        let mut out = Vec::new();
+        for x in 0..states.len() {
+            for d in 0..states.coords() {
+                out.extend((0..states.symbols()).map(|z| m.at(x, states.with(x, d, z))));
+            }
+        }
+        self.off_diagonal(out)
+    }
+
+    /// The single-site model `U^theta_{t,r}` of a prediction `[N, D, S]`: eq. U-param on the
+    /// mixture path, eq. duo-U on the uniform-state process.
+    pub fn model_generator(&self, prediction: &[f64]) -> SingleSite {
+        let (schedule, kept) = (self.schedule(), self.chain.path().symbols());
+        let mu = schedule.mu(self.t, self.r);
+        SingleSite::build(self.states(), |x, d, row| {
+            let p = &prediction[(x * self.states().coords() + d) * kept..][..kept];
+            if self.is_mixture() {
+                row.iter_mut().zip(p).for_each(|(o, p)| *o = mu * p);
+            } else {
+                let symbol = self.symbols[x][d];
+                duo::average_generator_row(schedule, self.t, self.r, symbol, p, row);
+            }
+        })
+    }
+
+    /// The dense matrix that resamples coordinate `e` from a table `[N, D, S]`: `P^e_t` of the
+    /// posterior, `P~^{e,theta}_{t,r}` of a prediction.
+    pub fn resampler(&self, e: usize, table: &[f64]) -> Matrix {
+        let (states, kept) = (self.states(), self.chain.path().symbols());
+        let n = states.len();
+        let mut m = Matrix::zeros(n, n);
+        for x in 0..n {
+            for s in 0..kept {
+                m.data_mut()[x * n + states.with(x, e, s)] +=
+                    table[(x * states.coords() + e) * kept + s];
+            }
+        }
+        m
+    }
+
+    /// What the objectives see of `prediction` at `(t, r)`, with the exact `C` and
+    /// `Gamma = C + p~ - p_{1|t}` (eq. Gamma).
+    pub fn model(&self, prediction: &Prediction, r: f64) -> Model {
+        self.model_of(prediction.at(self.t, r), prediction.tangent(self.t, r), r)
+    }
+
+    /// The same of given tables.
+    pub fn model_of(&self, prediction: Vec<f64>, tangent: Vec<f64>, r: f64) -> Model {
+        let c = transport::c_term(self.states(), &self.posterior, &prediction);
+        Model {
+            pair: Pair::new(self.schedule(), self.t, r),
+            gamma: self.gamma(&c, &prediction),
+            prediction,
+            tangent,
+        }
+    }
+
+    /// `C + p~ - p_{1|t}`.
+    pub fn gamma(&self, c: &[f64], prediction: &[f64]) -> Vec<f64> {
+        let tables = c.iter().zip(prediction).zip(&self.posterior);
+        tables.map(|((c, p), q)| c + p - q).collect()
+    }
+
+    /// The product's row of state `x`: [`objective`](crate::objective) computes from it whatever
+    /// loss or shifted probability a claim is about.
+    pub fn row<'a>(&'a self, model: &'a Model, x: usize, label: &'a [f64]) -> Row<'a> {
+        let cut = self.cut(x);
+        Row {
+            pair: model.pair,
+            x: &self.symbols[x],
+            carry_over: self.mask().is_some(),
+            prediction: &model.prediction[cut.clone()],
+            tangent: &model.tangent[cut.clone()],
+            posterior: &self.posterior[cut.clone()],
+            gamma: &model.gamma[cut],
+            label,
+        }
+    }
+
+    /// Where state `x` has its `[D, S]` in a table `[N, D, S]`.
+    pub fn cut(&self, x: usize) -> std::ops::Range<usize> {
+        let row = self.states().coords() * self.chain.path().symbols();
+        x * row..(x + 1) * row
+    }
+
+    /// The symbols of state `x`.
+    pub fn symbols(&self, x: usize) -> &[usize] {
+        &self.symbols[x]
+    }
+
+    /// One jump's `Gamma` (eq. C-estimator in eq. Gamma) at state `x`, `[D, S]`.
+    pub fn drawn_gamma(&self, model: &Model, x: usize, e: usize, s: usize) -> Vec<f64> {
+        let (here, there) = (self.cut(x), self.cut(self.states().with(x, e, s)));
+        let (here, there) = (&model.prediction[here], &model.prediction[there]);
+        let mut c = vec![0.0; here.len()];
+        transport::draw_c(self.states().coords(), here, there, 1.0, &mut c);
+        let own = here.iter().zip(&self.posterior[self.cut(x)]);
+        c.iter().zip(own).map(|(c, (p, q))| c + p - q).collect()
+    }
+
+    /// The jumps `(e, s, probability)` of eq. C-estimator from state `x`.
+    pub fn jumps(&self, x: usize) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
+        let (coords, kept) = (self.states().coords(), self.chain.path().symbols());
+        let row = &self.posterior[self.cut(x)];
+        let all = row.iter().enumerate();
+        all.filter(|(_, p)| **p > 0.0)
+            .map(move |(i, p)| (i / kept, i % kept, p / coords as f64))
+    }
+
+    /// Both predictions at the longest step `t -> t + (r - t)/2^k` at which no shifted
+    /// probability, nor with `draws` that of any single jump, falls below [`MILD`].
+    pub fn mild_models(&self, draws: bool) -> (Model, Model) {
+        let mut r = self.r;
+        loop {
+            let models = [&self.prediction, &self.other].map(|p| self.model(p, r));
+            if r == self.t || models.iter().all(|m| self.is_mild(m, draws)) {
+                return models.into();
+            }
+            r = self.t + (r - self.t) / 2.0;
+        }
+    }
+
+    fn is_mild(&self, model: &Model, draws: bool) -> bool {
+        let kept = self.chain.path().symbols();
+        let above = |row: Row| {
+            (0..row.prediction.len())
+                .filter(|i| row.active(i / kept))
+                .all(|i| row.shifted(i) > MILD.min(0.5 * row.prediction[i]))
+        };
+        (0..self.states().len()).all(|x| {
+            let row = self.row(model, x, &self.posterior[self.cut(x)]);
+            above(row)
+                && (!draws
+                    || self.jumps(x).all(|(e, s, _)| {
+                        let gamma = self.drawn_gamma(model, x, e, s);
+                        above(Row { gamma: &gamma, ..row })
+                    }))
+        })
+    }
+}
+
+/// The value of a cell, made on first use.
+fn cached<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T, Error>) -> Result<&T, Error> {
+    if let Some(value) = cell.get() {
+        return Ok(value);
+    }
+    let value = make()?;
+    Ok(cell.get_or_init(|| value))
+}
+
+/// A random positive `p~_{t,r}(z^d | x)`, smooth in `t` and `r`: the softmax of
+/// `a + b sin(2t + f) + c cos(2r - t + f)` with its own `a, b, c, f` for every entry. On the
+/// masked path an unmasked coordinate carries over.
+pub struct Prediction {
+    symbols: usize,
+    coefficients: Vec<[f64; 4]>,
+    carried: Vec<Option<usize>>,
+}
+
+impl Prediction {
+    fn draw(chain: &Chain, seed: u64, index: u64, example: u64) -> Self {
+        let mut rng = Key::new(seed, Purpose::Check).at(index, example);
+        let (states, symbols) = (chain.states(), chain.path().symbols());
+        let rows = states.len() * states.coords();
+        let coefficients = (0..rows * symbols)
+            .map(|_| [0.7, 0.4, 0.4, 2.0].map(|scale| scale * normal(&mut rng)))
+            .collect();
+        let carried = (0..rows)
+            .map(|i| states.symbol(i / states.coords(), i % states.coords()))
+            .map(|s| chain.path().mask().filter(|&mask| s != mask).map(|_| s))
+            .collect();
+        Self {
+            symbols,
+            coefficients,
+            carried,
+        }
+    }
+
+    /// `p~_{t,r}`, `[N, D, S]`.
+    pub fn at(&self, t: f64, r: f64) -> Vec<f64> {
+        let mut out = Vec::with_capacity(self.coefficients.len());
+        for (row, carried) in self.rows() {
+            match carried {
+                Some(s) => out.extend((0..row.len()).map(|z| f64::from(u8::from(z == *s)))),
+                None => {
+                    let weights = row.iter().map(|&[a, b, c, f]| {
+                        (a + b * (2.0 * t + f).sin() + c * (2.0 * r - t + f).cos()).exp()
+                    });
+                    let total: f64 = weights.clone().sum();
+                    out.extend(weights.map(|w| w / total));
+                }
+            }
+        }
+        out
+    }
+
+    /// `d_t p~_{t,r}` at fixed `r`, `[N, D, S]`.
+    pub fn tangent(&self, t: f64, r: f64) -> Vec<f64> {
+        let mut out = self.at(t, r);
+        for ((row, carried), p) in self.rows().zip(out.chunks_exact_mut(self.symbols)) {
+            let slope =
+                |[_, b, c, f]: [f64; 4]| 2.0 * b * (2.0 * t + f).cos() + c * (2.0 * r - t + f).sin();
+            let mean: f64 = row.iter().zip(&*p).map(|(k, p)| p * slope(*k)).sum();
+            for (p, k) in p.iter_mut().zip(row) {
+                *p *= if carried.is_some() { 0.0 } else { slope(*k) - mean };
+            }
+        }
+        out
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&[[f64; 4]], &Option<usize>)> {
+        self.coefficients.chunks_exact(self.symbols).zip(&self.carried)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::numeric::residual;
+
+    #[test]
+    fn a_hundred_instances_meet_every_combination() {
+        let mut seen = std::collections::HashSet::new();
+        for index in 0..100 {
+            let i = Instance::draw(3, index).unwrap();
+            assert!(i.states().len() <= 81, "{} states", i.states().len());
+            assert!(0.02 <= i.t && i.t <= 0.95 && i.t < i.r && i.r <= 1.0);
+            assert_eq!(i.step == Step::Last, i.r == 1.0);
+            seen.insert((index % 5, index / 5 % 5, index % 4));
+        }
+        assert_eq!(seen.len(), 100);
+    }
+
+    #[test]
+    fn predictions_are_distributions_with_their_own_derivative() {
+        for index in 0..25 {
+            let i = Instance::draw(1, index).unwrap();
+            let p = i.prediction.at(i.t, i.r);
+            let kept = i.chain.path().symbols();
+            assert!(p.chunks_exact(kept).all(|p| (p.iter().sum::<f64>() - 1.0).abs() < 1e-14));
+            let numeric = derivative(i.t, 0.05, |t| Ok(i.prediction.at(t, i.r))).unwrap();
+            assert!(residual(&i.prediction.tangent(i.t, i.r), &numeric) < 1e-11);
+        }
+    }
+
+    #[test]
+    fn an_instance_depends_on_its_address_alone() {
+        let (a, b) = (Instance::draw(5, 7).unwrap(), Instance::draw(5, 7).unwrap());
+        assert_eq!((a.t, a.r, &a.posterior), (b.t, b.r, &b.posterior));
+        assert_ne!(a.t, Instance::draw(6, 7).unwrap().t);
+    }
+}

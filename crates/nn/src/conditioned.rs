@@ -1,0 +1,371 @@
+//! A network on sequences, conditioned on a time or on a step: `(x, t, r) -> logits [R, D, S]`.
+//!
+//! Two of them make the method's model, `logits = base(x, t) + correction(x, t, r)`. The
+//! correction is `(r - t)` times its network's output: it is zero at `r = t`, so the boundary
+//! `U_{t,t} = Q_t` holds by construction, and it shrinks with the step as the true correction
+//! does, so its noise does not grow when steps are many.
+//!
+//! Rows are evaluated in chunks of a fixed size over the threads. Each chunk has its own tape and
+//! gradient, added up in order: the result does not depend on the thread count.
+
+use rayon::prelude::*;
+
+use crate::{Mlp, Real, features, mlp::Tape};
+
+/// Rows per chunk. Small enough for a chunk's activations to stay in a core's own cache.
+const CHUNK: usize = 128;
+
+/// What a network is told of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conditioning {
+    /// `t` alone: a denoiser.
+    Instant,
+    /// `t`, `r` and `r - t`: a correction, scaled by `r - t`.
+    Interval,
+}
+
+/// Rows to evaluate: `x [R, D]`, `t [R]`, `r [R]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// State symbols.
+    pub x: &'a [usize],
+    /// Times.
+    pub t: &'a [f64],
+    /// Ends of the steps; not read by [`Conditioning::Instant`].
+    pub r: &'a [f64],
+}
+
+/// The network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conditioned<T> {
+    conditioning: Conditioning,
+    coords: usize,
+    state_symbols: usize,
+    mlp: Mlp<T>,
+}
+
+/// The result of an evaluation, and what a backward pass needs of it.
+#[derive(Clone, Debug, Default)]
+pub struct Pass<T> {
+    /// Logits `[R, D, S]`.
+    pub logits: Vec<f64>,
+    /// `d logits / dt` at fixed `r`, `[R, D, S]`, if asked for.
+    pub tangent: Vec<f64>,
+    chunks: Vec<Chunk<T>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Chunk<T> {
+    tape: Tape<T>,
+    input: Vec<T>,
+    direction: Vec<T>,
+    gradient_out: Vec<T>,
+    gradient: Vec<T>,
+    /// `r - t` of each row, or one.
+    scale: Vec<f64>,
+}
+
+impl<T: Real> Conditioned<T> {
+    /// A network of `hidden` layers for `coords` coordinates. A correction starts at zero.
+    pub fn new(
+        conditioning: Conditioning,
+        (coords, state_symbols, symbols): (usize, usize, usize),
+        hidden: &[usize],
+        seed: u64,
+    ) -> Self {
+        let (scalars, zero, stream) = match conditioning {
+            Conditioning::Instant => (2, false, 0),
+            Conditioning::Interval => (4, true, 1),
+        };
+        let mut sizes = vec![coords * state_symbols + scalars * features::WIDTH];
+        sizes.extend_from_slice(hidden);
+        sizes.push(coords * symbols);
+        Self {
+            conditioning,
+            coords,
+            state_symbols,
+            mlp: Mlp::new(&sizes, zero, seed, stream),
+        }
+    }
+
+    /// All parameters.
+    pub fn parameters(&self) -> &[T] {
+        self.mlp.parameters()
+    }
+
+    /// All parameters, to be updated.
+    pub fn parameters_mut(&mut self) -> &mut [T] {
+        self.mlp.parameters_mut()
+    }
+
+    /// Evaluates all rows into `pass`, with `d/dt` if `tangent`.
+    pub fn evaluate(&self, batch: Batch, tangent: bool, pass: &mut Pass<T>) {
+        let rows = batch.t.len();
+        assert_eq!(batch.x.len(), rows * self.coords, "symbols of {rows} rows");
+        assert_eq!(batch.r.len(), rows, "r of {rows} rows");
+        let width = self.mlp.sizes()[self.mlp.sizes().len() - 1];
+        pass.chunks
+            .resize_with(rows.div_ceil(CHUNK), Chunk::default);
+        pass.logits.resize(rows * width, 0.0);
+        pass.tangent
+            .resize(if tangent { rows * width } else { 0 }, 0.0);
+        let mut tangents: Vec<&mut [f64]> = if tangent {
+            pass.tangent.chunks_mut(CHUNK * width).collect()
+        } else {
+            pass.chunks.iter().map(|_| &mut [][..]).collect()
+        };
+        pass.chunks
+            .par_iter_mut()
+            .zip(pass.logits.par_chunks_mut(CHUNK * width))
+            .zip(tangents.par_iter_mut())
+            .enumerate()
+            .for_each(|(i, ((chunk, logits), tangents))| {
+                let rows = i * CHUNK..(i * CHUNK + CHUNK).min(rows);
+                let part = Batch {
+                    x: &batch.x[rows.start * self.coords..rows.end * self.coords],
+                    t: &batch.t[rows.clone()],
+                    r: &batch.r[rows],
+                };
+                self.evaluate_chunk(part, chunk, logits, tangents);
+            });
+    }
+
+    fn evaluate_chunk(
+        &self,
+        batch: Batch,
+        chunk: &mut Chunk<T>,
+        logits: &mut [f64],
+        tangents: &mut [f64],
+    ) {
+        let width = logits.len() / batch.t.len();
+        let want_tangent = !tangents.is_empty();
+        self.encode(batch, chunk, want_tangent);
+        let out = self.mlp.forward(&chunk.input, &mut chunk.tape);
+        for (l, o) in logits.iter_mut().zip(out) {
+            *l = o.widen();
+        }
+        if want_tangent {
+            let moved = self.mlp.tangent(&chunk.direction, &mut chunk.tape);
+            for (i, (d, o)) in tangents.iter_mut().zip(moved).enumerate() {
+                *d = chunk.scale[i / width] * o.widen();
+                // d_t (r - t) f = (r - t) d_t f - f.
+                if self.conditioning == Conditioning::Interval {
+                    *d -= logits[i];
+                }
+            }
+        }
+        for (row, scale) in logits.chunks_exact_mut(width).zip(&chunk.scale) {
+            row.iter_mut().for_each(|l| *l *= scale);
+        }
+    }
+
+    /// One-hot symbols and time features, and their derivative in `t`.
+    fn encode(&self, batch: Batch, chunk: &mut Chunk<T>, tangent: bool) {
+        chunk.input.clear();
+        chunk.direction.clear();
+        chunk.scale.clear();
+        let one_hot = self.coords * self.state_symbols;
+        let (mut values, mut slopes) = (Vec::new(), Vec::new());
+        for ((x, &t), &r) in batch.x.chunks_exact(self.coords).zip(batch.t).zip(batch.r) {
+            let start = chunk.input.len();
+            chunk.input.resize(start + one_hot, T::of(0.0));
+            for (d, &s) in x.iter().enumerate() {
+                chunk.input[start + d * self.state_symbols + s] = T::of(1.0);
+            }
+            values.clear();
+            slopes.clear();
+            let wanted = tangent.then_some(&mut slopes);
+            match self.conditioning {
+                Conditioning::Instant => {
+                    features::extend(&features::instant(t), &mut values, wanted)
+                }
+                Conditioning::Interval => {
+                    features::extend(&features::interval(t, r), &mut values, wanted);
+                }
+            }
+            chunk.input.extend(values.iter().map(|&v| T::of(v)));
+            if tangent {
+                chunk.direction.resize(start + one_hot, T::of(0.0));
+                chunk.direction.extend(slopes.iter().map(|&v| T::of(v)));
+            }
+            chunk.scale.push(match self.conditioning {
+                Conditioning::Instant => 1.0,
+                Conditioning::Interval => r - t,
+            });
+        }
+    }
+
+    /// The gradient of a loss in the parameters, from its gradient `[R, D, S]` in the logits of
+    /// the evaluation that `pass` holds.
+    pub fn backward(&self, logits_gradient: &[f64], pass: &mut Pass<T>) -> Vec<T> {
+        assert_eq!(logits_gradient.len(), pass.logits.len());
+        let width = self.mlp.sizes()[self.mlp.sizes().len() - 1];
+        let size = self.parameters().len();
+        pass.chunks
+            .par_iter_mut()
+            .zip(logits_gradient.par_chunks(CHUNK * width))
+            .for_each(|(chunk, gradient)| {
+                chunk.gradient_out.clear();
+                for (row, scale) in gradient.chunks_exact(width).zip(&chunk.scale) {
+                    chunk
+                        .gradient_out
+                        .extend(row.iter().map(|g| T::of(g * scale)));
+                }
+                chunk.gradient.clear();
+                chunk.gradient.resize(size, T::of(0.0));
+                self.mlp
+                    .backward(&chunk.gradient_out, &mut chunk.tape, &mut chunk.gradient);
+            });
+        let mut chunks = pass.chunks.iter();
+        let mut total = chunks
+            .next()
+            .map_or_else(|| vec![T::of(0.0); size], |c| c.gradient.clone());
+        for chunk in chunks {
+            for (t, g) in total.iter_mut().zip(&chunk.gradient) {
+                *t += *g;
+            }
+        }
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(n: usize) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
+        let x = (0..n * 3).map(|i| i * 7 % 4).collect();
+        let t: Vec<f64> = (0..n).map(|i| 0.1 + 0.8 * i as f64 / n as f64).collect();
+        let r = t.iter().map(|t| t + 0.6 * (1.0 - t)).collect();
+        (x, t, r)
+    }
+
+    fn randomised(conditioning: Conditioning) -> Conditioned<f64> {
+        let mut net = Conditioned::<f64>::new(conditioning, (3, 4, 3), &[9, 5], 2);
+        for (i, p) in net.parameters_mut().iter_mut().enumerate() {
+            *p += 0.3 * (i as f64).sin();
+        }
+        net
+    }
+
+    #[test]
+    fn the_time_derivative_is_exact() {
+        for conditioning in [Conditioning::Instant, Conditioning::Interval] {
+            let net = randomised(conditioning);
+            let (x, t, r) = rows(5);
+            let at = |shift: f64| {
+                let moved: Vec<f64> = t.iter().map(|t| t + shift).collect();
+                let mut pass = Pass::default();
+                net.evaluate(
+                    Batch {
+                        x: &x,
+                        t: &moved,
+                        r: &r,
+                    },
+                    true,
+                    &mut pass,
+                );
+                pass
+            };
+            let (up, down, here) = (at(1e-5), at(-1e-5), at(0.0));
+            for i in 0..here.logits.len() {
+                let numeric = (up.logits[i] - down.logits[i]) / 2e-5;
+                assert!(
+                    (numeric - here.tangent[i]).abs() < 1e-7,
+                    "{numeric} {}",
+                    here.tangent[i]
+                );
+            }
+        }
+    }
+
+    /// More rows than a chunk, against central differences in a few parameters.
+    #[test]
+    fn the_gradient_is_exact_over_chunks() {
+        let mut net = randomised(Conditioning::Interval);
+        let (x, t, r) = rows(CHUNK + 37);
+        let batch = Batch {
+            x: &x,
+            t: &t,
+            r: &r,
+        };
+        let weight: Vec<f64> = (0..t.len() * 9).map(|i| (i as f64 * 0.3).cos()).collect();
+        let mut pass = Pass::default();
+        net.evaluate(batch, true, &mut pass);
+        let gradient = net.backward(&weight, &mut pass);
+        for i in (0..gradient.len()).step_by(17) {
+            let mut loss = |step: f64| {
+                net.parameters_mut()[i] += step;
+                let mut pass = Pass::default();
+                net.evaluate(batch, false, &mut pass);
+                net.parameters_mut()[i] -= step;
+                pass.logits
+                    .iter()
+                    .zip(&weight)
+                    .map(|(l, w)| l * w)
+                    .sum::<f64>()
+            };
+            let numeric = (loss(1e-5) - loss(-1e-5)) / 2e-5;
+            assert!(
+                (numeric - gradient[i]).abs() < 1e-6 * (1.0 + numeric.abs()),
+                "{i}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_correction_is_zero_at_the_start_and_at_r_equal_t() {
+        let (x, t, r) = rows(4);
+        let mut pass = Pass::default();
+        let fresh = Conditioned::<f32>::new(Conditioning::Interval, (3, 4, 3), &[9, 5], 2);
+        fresh.evaluate(
+            Batch {
+                x: &x,
+                t: &t,
+                r: &r,
+            },
+            false,
+            &mut pass,
+        );
+        assert!(pass.logits.iter().all(|&l| l == 0.0));
+        let mut pass = Pass::default();
+        randomised(Conditioning::Interval).evaluate(
+            Batch {
+                x: &x,
+                t: &t,
+                r: &t,
+            },
+            false,
+            &mut pass,
+        );
+        assert!(pass.logits.iter().all(|&l| l == 0.0));
+    }
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let net = Conditioned::<f32>::new(Conditioning::Instant, (3, 4, 3), &[64, 64], 2);
+        let (x, t, r) = rows(3 * CHUNK + 5);
+        let weight: Vec<f64> = (0..t.len() * 9).map(|i| (i as f64 * 0.3).cos()).collect();
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            pool.install(|| {
+                let mut pass = Pass::default();
+                net.evaluate(
+                    Batch {
+                        x: &x,
+                        t: &t,
+                        r: &r,
+                    },
+                    true,
+                    &mut pass,
+                );
+                let gradient = net.backward(&weight, &mut pass);
+                (pass.logits, pass.tangent, gradient)
+            })
+        };
+        assert_eq!(run(1), run(3));
+    }
+}

@@ -1,0 +1,61 @@
+//! The affine layer `y = a W + b`, `a [R, I]`, `W [I, O]`, `b [O]`, `y [R, O]`.
+
+use crate::real::{Layout, Real, product};
+
+/// `y = a W + b`.
+pub fn forward<T: Real>(a: &[T], w: &[T], b: &[T], y: &mut [T]) {
+    for row in y.chunks_exact_mut(b.len()) {
+        row.copy_from_slice(b);
+    }
+    tangent_into(a, w, b.len(), y, true);
+}
+
+/// `dy = da W`: a constant offset has no derivative.
+pub fn tangent<T: Real>(da: &[T], w: &[T], outputs: usize, dy: &mut [T]) {
+    tangent_into(da, w, outputs, dy, false);
+}
+
+/// Adds `g_W = a^T g_y` and `g_b = sum_rows g_y`; writes `g_a = g_y W^T` unless the input is data.
+pub fn backward<T: Real>(
+    a: &[T],
+    w: &[T],
+    gy: &[T],
+    outputs: usize,
+    (gw, gb): (&mut [T], &mut [T]),
+    ga: Option<&mut [T]>,
+) {
+    let rows = gy.len() / outputs;
+    let inputs = w.len() / outputs;
+    product(
+        (inputs, outputs, rows),
+        (a, Layout::Transposed),
+        (gy, Layout::Plain),
+        gw,
+        true,
+    );
+    for row in gy.chunks_exact(outputs) {
+        for (g, v) in gb.iter_mut().zip(row) {
+            *g += *v;
+        }
+    }
+    if let Some(ga) = ga {
+        product(
+            (rows, inputs, outputs),
+            (gy, Layout::Plain),
+            (w, Layout::Transposed),
+            ga,
+            false,
+        );
+    }
+}
+
+fn tangent_into<T: Real>(a: &[T], w: &[T], outputs: usize, y: &mut [T], accumulate: bool) {
+    let (rows, inputs) = (y.len() / outputs, w.len() / outputs);
+    product(
+        (rows, outputs, inputs),
+        (a, Layout::Plain),
+        (w, Layout::Plain),
+        y,
+        accumulate,
+    );
+}
