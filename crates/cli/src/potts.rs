@@ -74,6 +74,9 @@ pub struct Args {
     /// Peak learning rate of the base
     #[arg(long, default_value_t = 2e-3, value_parser = parse::number, allow_negative_numbers = true)]
     base_rate: f64,
+    /// Rows of a base step
+    #[arg(long, default_value_t = 256)]
+    rows: usize,
     /// Training steps of each correction
     #[arg(long, default_value_t = 3_000)]
     correction_steps: u64,
@@ -155,6 +158,7 @@ impl Args {
             depth: self.depth,
             base_steps: self.base_steps,
             base_rate: self.base_rate,
+            rows: self.rows,
             correction_steps: self.correction_steps,
             correction_rate: self.correction_rate,
             pairs: self.pairs,

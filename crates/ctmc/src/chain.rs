@@ -1,6 +1,6 @@
 //! The chain of a path and a target, by enumeration: `p_t`, the posterior and the generator.
 
-use crate::{Error, Level, Path, SingleSite, Space, path::check_distribution};
+use crate::{Error, Level, Path, SingleSite, Space, law::expand, path::check_distribution};
 
 /// A process on `S'^D` whose data law `p_1` is known.
 #[derive(Clone, Debug)]
@@ -123,6 +123,30 @@ impl Chain {
         out
     }
 
+    /// The posterior at one state, `[D, S]`, in `O(N D)` by the sum over all `x_1`.
+    pub fn posterior_at(&self, level: Level, x: usize) -> Vec<f64> {
+        let (coords, symbols) = (self.data.coords(), self.data.symbols());
+        let mut likelihood = Vec::with_capacity(coords * symbols);
+        for d in 0..coords {
+            let row = self.states.symbol(x, d) * symbols;
+            likelihood.extend_from_slice(&self.path.likelihood(level, d)[row..row + symbols]);
+        }
+        let (mut weights, mut scratch) = (Vec::new(), Vec::new());
+        expand(1.0, &likelihood, symbols, &mut weights, &mut scratch);
+        for (w, q) in weights.iter_mut().zip(&self.target) {
+            *w *= q;
+        }
+        let total: f64 = weights.iter().sum();
+        let mut out = vec![0.0; coords * symbols];
+        for (d, row) in out.chunks_exact_mut(symbols).enumerate() {
+            let after = self.data.stride(d);
+            for (i, block) in weights.chunks_exact(after).enumerate() {
+                row[i % symbols] += block.iter().sum::<f64>() / total;
+            }
+        }
+        out
+    }
+
     /// The marginal generator in log-time (eq. analytic_rate); `Q_t = lambda_t` times this.
     pub fn generator(&self, level: Level) -> SingleSite {
         self.generator_from(level, &self.posterior(level))
@@ -207,6 +231,9 @@ mod tests {
             let noising: Vec<_> = (0..3).map(|d| chain.path().noising(level, d)).collect();
             let (marginal, posterior) = (chain.marginal(level), chain.posterior(level));
             for x in 0..chain.states().len() {
+                for (a, b) in chain.posterior_at(level, x).iter().zip(&posterior[x * 9..]) {
+                    assert!((a - b).abs() < 1e-14);
+                }
                 let mut total = 0.0;
                 let mut by_symbol = [[0.0; 3]; 3];
                 for x1 in 0..27 {

@@ -197,7 +197,7 @@ impl<T: Real> Conditioned<T> {
 
     /// The gradient of a loss in the parameters, from its gradient `[R, D, S]` in the logits of
     /// the evaluation that `pass` holds.
-    pub fn backward(&self, logits_gradient: &[f64], pass: &mut Pass<T>) -> Vec<T> {
+    pub fn backward<'a>(&self, logits_gradient: &[f64], pass: &'a mut Pass<T>) -> &'a [T] {
         assert_eq!(logits_gradient.len(), pass.logits.len());
         let width = self.mlp.sizes()[self.mlp.sizes().len() - 1];
         let size = self.parameters().len();
@@ -207,25 +207,22 @@ impl<T: Real> Conditioned<T> {
             .for_each(|(chunk, gradient)| {
                 chunk.gradient_out.clear();
                 for (row, scale) in gradient.chunks_exact(width).zip(&chunk.scale) {
-                    chunk
-                        .gradient_out
-                        .extend(row.iter().map(|g| T::of(g * scale)));
+                    let scaled = row.iter().map(|g| T::of(g * scale));
+                    chunk.gradient_out.extend(scaled);
                 }
-                chunk.gradient.clear();
                 chunk.gradient.resize(size, T::of(0.0));
                 self.mlp
                     .backward(&chunk.gradient_out, &mut chunk.tape, &mut chunk.gradient);
             });
-        let mut chunks = pass.chunks.iter();
-        let mut total = chunks
-            .next()
-            .map_or_else(|| vec![T::of(0.0); size], |c| c.gradient.clone());
-        for chunk in chunks {
-            for (t, g) in total.iter_mut().zip(&chunk.gradient) {
+        let Some((first, others)) = pass.chunks.split_first_mut() else {
+            return &[];
+        };
+        for chunk in others {
+            for (t, g) in first.gradient.iter_mut().zip(&chunk.gradient) {
                 *t += *g;
             }
         }
-        total
+        &first.gradient
     }
 }
 
@@ -292,7 +289,7 @@ mod tests {
         let weight: Vec<f64> = (0..t.len() * 9).map(|i| (i as f64 * 0.3).cos()).collect();
         let mut pass = Pass::default();
         net.evaluate(batch, true, &mut pass);
-        let gradient = net.backward(&weight, &mut pass);
+        let gradient = net.backward(&weight, &mut pass).to_vec();
         for i in (0..gradient.len()).step_by(17) {
             let mut loss = |step: f64| {
                 net.parameters_mut()[i] += step;
@@ -362,7 +359,7 @@ mod tests {
                     true,
                     &mut pass,
                 );
-                let gradient = net.backward(&weight, &mut pass);
+                let gradient = net.backward(&weight, &mut pass).to_vec();
                 (pass.logits, pass.tangent, gradient)
             })
         };

@@ -15,7 +15,7 @@ pub fn tangent<T: Real>(da: &[T], w: &[T], outputs: usize, dy: &mut [T]) {
     tangent_into(da, w, outputs, dy, false);
 }
 
-/// Adds `g_W = a^T g_y` and `g_b = sum_rows g_y`; writes `g_a = g_y W^T` unless the input is data.
+/// `g_W = a^T g_y`, `g_b = sum_rows g_y`, and `g_a = g_y W^T` unless the input is data.
 pub fn backward<T: Real>(
     a: &[T],
     w: &[T],
@@ -31,8 +31,9 @@ pub fn backward<T: Real>(
         (a, Layout::Transposed),
         (gy, Layout::Plain),
         gw,
-        true,
+        false,
     );
+    gb.fill(T::of(0.0));
     for row in gy.chunks_exact(outputs) {
         for (g, v) in gb.iter_mut().zip(row) {
             *g += *v;

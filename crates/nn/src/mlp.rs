@@ -125,7 +125,7 @@ impl<T: Real> Mlp<T> {
         &tape.moving
     }
 
-    /// Adds the gradient of `sum gradient_out * output` in the parameters into `gradient`, after
+    /// Writes the gradient of `sum gradient_out * output` in the parameters to `gradient`, after
     /// [`forward`](Self::forward). A tangent pass in between does no harm.
     pub fn backward(&self, gradient_out: &[T], tape: &mut Tape<T>, gradient: &mut [T]) {
         let rows = gradient_out.len() / self.sizes[self.sizes.len() - 1];

@@ -66,6 +66,8 @@ pub struct Options {
     pub base_steps: u64,
     /// Its peak learning rate.
     pub base_rate: f64,
+    /// Rows of a base step.
+    pub rows: usize,
     /// Training steps of each correction.
     pub correction_steps: u64,
     /// Its peak learning rate.
@@ -105,6 +107,7 @@ impl Default for Options {
             depth: 4,
             base_steps: 12_000,
             base_rate: 2e-3,
+            rows: 256,
             correction_steps: 3_000,
             correction_rate: 1e-3,
             pairs: 2,
@@ -184,6 +187,7 @@ impl Config {
         let positive = [
             ("the width", options.width, 8192),
             ("the number of hidden layers", options.depth, 32),
+            ("the number of rows", options.rows, 1 << 20),
             ("the number of pairs", options.pairs, 1024),
         ];
         for (what, value, most) in positive {
@@ -308,6 +312,7 @@ impl Config {
             "width": o.width,
             "base steps": o.base_steps,
             "base learning rate": o.base_rate,
+            "rows a base step": o.rows,
             "correction steps": o.correction_steps,
             "correction learning rate": o.correction_rate,
             "pairs a step": o.pairs,

@@ -71,9 +71,9 @@ pub fn train(
         let rate = cosine_rate(o.correction_rate, 100, step, o.correction_steps);
         let pairs = draw_pairs(config, seed, step);
         if !pairs.is_empty() {
-            let rows = Rows::new(chain, &pairs);
+            let rows = Rows::all_states(chain, &pairs);
             base.evaluate(rows.batch(), true, &mut base_pass);
-            let posterior = predict(chain, &base_pass.logits, 1.0);
+            let posterior = predict(chain, rows.states(), &base_pass.logits, 1.0);
             for student in &mut students {
                 let jumps = Jumps { seed, step };
                 let frozen = Frozen {
@@ -103,18 +103,26 @@ pub fn train(
         .collect()
 }
 
-/// The pairs `(t, r)` of a step: intervals of the evaluation grids, `t` at their start in half of
-/// them and anywhere inside in the others, so that `d_t` is constrained too. Pairs with `r = t`
-/// count but are left out: correction and gradient are zero there by construction.
+/// The pairs `(t, r)` of a step: steps of the evaluation grids, `t` at their start in half of them
+/// and anywhere inside in the others, so that `d_t` is constrained too.
+///
+/// A step of a grid is drawn with probability proportional to `omega_{t,r}`, its share of all
+/// jumps, and its rows carry `1/lambda_t`: the loss' own weight `lambda_t` is had by drawing and
+/// not by weighing, which bounds the gradient near data. Pairs with `r = t` count but are left
+/// out: correction and gradient are zero there by construction.
 fn draw_pairs(config: &Config, seed: u64, step: u64) -> Vec<(f64, f64)> {
     let o = config.options();
     let key = Key::new(seed, Purpose::Time);
     let grids = config.grids();
     (0..o.pairs as u64)
         .filter_map(|i| {
-            let mut rng = key.at(1 + step, i);
+            let mut rng = key.at(step, i);
             let grid = &grids[index(&mut rng, grids.len())];
-            let k = index(&mut rng, grid.steps());
+            let jumps: Vec<f64> = grid
+                .intervals()
+                .map(|(t, r)| o.schedule.omega(t, r))
+                .collect();
+            let k = categorical(&mut rng, &jumps);
             let (start, r) = (grid.points()[k], grid.points()[k + 1]);
             let (kind, inside) = (uniform(&mut rng), uniform(&mut rng));
             let t = if kind < 0.5 + 0.5 * o.boundary {
@@ -151,9 +159,15 @@ impl Student {
         self.net.evaluate(batch, true, &mut self.pass);
         let sum =
             |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a + b).collect() };
-        let prediction = predict(chain, &sum(&frozen.base.logits, &self.pass.logits), 1.0);
+        let prediction = predict(
+            chain,
+            frozen.rows.states(),
+            &sum(&frozen.base.logits, &self.pass.logits),
+            1.0,
+        );
         let tangent = predict_tangent(
             chain,
+            frozen.rows.states(),
             &prediction,
             &sum(&frozen.base.tangent, &self.pass.tangent),
         );
@@ -180,14 +194,14 @@ impl Student {
                     gamma: &gamma[here.clone()],
                     label: &posterior[here],
                 };
-                let weight = mass / frozen.pairs.len() as f64;
+                let weight = mass / (pair.lambda * frozen.pairs.len() as f64);
                 let value = loss(self.training.objective, &row, weight, &mut gradient[global]);
                 self.loss += value / REPORT_EVERY as f64;
                 self.residual += weight * row.identity_residual() / REPORT_EVERY as f64;
             }
         }
         let gradient = self.net.backward(&gradient, &mut self.pass);
-        self.adam.update(self.net.parameters_mut(), &gradient, rate);
+        self.adam.update(self.net.parameters_mut(), gradient, rate);
     }
 
     fn report(&mut self, seed: u64, step: u64, rate: f64, monitor: &dyn Monitor) {

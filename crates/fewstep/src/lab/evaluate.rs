@@ -77,7 +77,7 @@ impl Logits {
                 .map(|grid| {
                     grid.iter()
                         .map(|step| {
-                            let rows = Rows::new(chain, &[(step.t, step.r)]);
+                            let rows = Rows::all_states(chain, &[(step.t, step.r)]);
                             net.evaluate(rows.batch(), false, &mut pass);
                             pass.logits.clone()
                         })
@@ -97,6 +97,7 @@ pub fn learned(
     correction: Option<&Logits>,
     (gain, temperature): (f64, f64),
 ) -> Kernel {
+    let states: Vec<usize> = (0..chain.states().len()).collect();
     exact[grid]
         .iter()
         .enumerate()
@@ -107,7 +108,12 @@ pub fn learned(
                     *l += gain * c;
                 }
             }
-            law::step_rows(chain, step.t, step.r, &predict(chain, &logits, temperature))
+            law::step_rows(
+                chain,
+                step.t,
+                step.r,
+                &predict(chain, &states, &logits, temperature),
+            )
         })
         .collect()
 }

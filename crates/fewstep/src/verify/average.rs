@@ -90,8 +90,7 @@ fn euler_step(i: &Instance, perturbed: bool) -> Residual {
 }
 
 fn tends_to_rate(i: &Instance, perturbed: bool) -> Residual {
-    let at =
-        |h: f64| propagator::average_generator(&i.chain, i.t, i.t + h).map(Matrix::into_data);
+    let at = |h: f64| propagator::average_generator(&i.chain, i.t, i.t + h).map(Matrix::into_data);
     let h = 0.5 * i.reach();
     let u = if perturbed { at(h)? } else { limit(1, h, at)? };
     Ok(Some(residual(&u, i.generator.dense().data())))

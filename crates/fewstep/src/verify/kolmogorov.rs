@@ -172,7 +172,11 @@ fn marginal_rate(i: &Instance, perturbed: bool) -> Residual {
 }
 
 fn conditional_coordinate(i: &Instance, perturbed: bool) -> Residual {
-    let (path, kept, width) = (i.chain.path(), i.chain.path().symbols(), i.states().symbols());
+    let (path, kept, width) = (
+        i.chain.path(),
+        i.chain.path().symbols(),
+        i.states().symbols(),
+    );
     let level = i.level();
     let mut worst = 0.0;
     for d in 0..i.states().coords() {
@@ -249,7 +253,11 @@ fn forward_equation(i: &Instance, perturbed: bool) -> Residual {
         propagator::backward(&i.chain, i.t, r).map(Matrix::into_data)
     })?;
     let (p, q) = (i.backward()?, i.chain.generator_at(i.r).dense());
-    let flow = if perturbed { q.product(p) } else { p.product(&q) };
+    let flow = if perturbed {
+        q.product(p)
+    } else {
+        p.product(&q)
+    };
     Ok(Some(residual(&dot, flow.data())))
 }
 
@@ -264,13 +272,13 @@ fn backward_equation(i: &Instance, perturbed: bool) -> Residual {
 fn chapman_kolmogorov(i: &Instance, perturbed: bool) -> Residual {
     let middle = i.t + 0.4 * (i.r - i.t);
     let first = propagator::backward(&i.chain, i.t, middle)?;
-    let second = propagator::forward(&i.chain, middle, i.r)?;
+    let second = propagator::backward(&i.chain, middle, i.r)?;
     let product = if perturbed {
         second.product(&first)
     } else {
         first.product(&second)
     };
-    Ok(Some(residual(product.data(), i.backward()?.data())))
+    Ok(Some(residual(product.data(), i.forward()?.data())))
 }
 
 /// The functions `f_t` are the entries of a prediction, whose `d_t f` is analytic.

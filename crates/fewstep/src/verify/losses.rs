@@ -95,7 +95,9 @@ fn pairs(i: &Instance) -> impl Iterator<Item = (usize, Vec<usize>, Vec<f64>)> + 
             return None;
         }
         let mut label = vec![0.0; x1.len() * kept];
-        x1.iter().enumerate().for_each(|(d, s)| label[d * kept + s] = 1.0);
+        x1.iter()
+            .enumerate()
+            .for_each(|(d, s)| label[d * kept + s] = 1.0);
         Some((x, x1, label))
     })
 }
@@ -231,7 +233,7 @@ fn logit_gradient(p: &[f64], kept: usize, f: impl Fn(&[f64]) -> f64) -> Vec<f64>
                 row.iter_mut().for_each(|v| *v /= total);
                 f(&p)
             };
-            derivative(0.0, 0.1, |h| Ok(vec![moved(h)])).map_or(f64::NAN, |slope| slope[0])
+            derivative(0.0, 0.02, |h| Ok(vec![moved(h)])).map_or(f64::NAN, |slope| slope[0])
         })
         .collect()
 }
@@ -303,7 +305,9 @@ fn gradient_ratio(i: &Instance, perturbed: bool) -> Residual {
         let entries = moving(&row);
         let value = |p: &[f64]| -> f64 {
             let rate = |k: usize| row.pair.mu * p[k] + row.rate_correction(k);
-            let terms = entries.iter().map(|&k| (row.pair.lambda * row.label[k], rate(k)));
+            let terms = entries
+                .iter()
+                .map(|&k| (row.pair.lambda * row.label[k], rate(k)));
             terms.map(|(a, b)| bregman(a, b)).sum()
         };
         let q = gradient(Objective::Q, &row);
@@ -323,7 +327,11 @@ fn boundary(i: &Instance, perturbed: bool) -> Residual {
     if !i.is_mixture() {
         return Ok(None);
     }
-    let r = if perturbed { i.mild_models(false).0.pair.r } else { i.t };
+    let r = if perturbed {
+        i.mild_models(false).0.pair.r
+    } else {
+        i.t
+    };
     let models = (i.model(&i.prediction, r), i.model(&i.other, r));
     let shifted = contrast(i, &models, product_loss(Objective::P));
     let plain = contrast(i, &models, product_loss(Objective::Posterior));
@@ -356,15 +364,18 @@ fn population_optimum(i: &Instance, perturbed: bool) -> Residual {
     let mut gradients = Vec::new();
     for x in 0..i.states().len() {
         let row = i.row(&model, x, &i.posterior[i.cut(x)]);
-        let cut = |p: f64| 1e-12 < p && p < 10.0 * FLOOR;
+        let cut = |p: f64| 1e-12 < p && p < 100.0 * FLOOR;
         let entries = 0..row.prediction.len();
-        if entries.clone().any(|k| cut(row.posterior[k]) || cut(scale * row.prediction[k])) {
+        if entries
+            .clone()
+            .any(|k| cut(row.posterior[k]) || cut(scale * row.prediction[k]))
+        {
             continue;
         }
         for objective in [Objective::U, Objective::Q, Objective::P, Objective::Linear] {
             let mut gradient = vec![0.0; row.prediction.len()];
-            // In units of lambda, of which the residual knows nothing here.
-            loss(objective, &row, 1.0 / i.lambda(), &mut gradient);
+            // Relative to lambda where that is above one: the residual sees only zeros.
+            loss(objective, &row, 1.0 / i.lambda().max(1.0), &mut gradient);
             gradients.extend(gradient);
         }
     }

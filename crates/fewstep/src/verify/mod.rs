@@ -18,6 +18,11 @@
 //!   eq. loss-general use `q^` at `z^d = x_t^d`, where `lambda q^` is *not* the projected rate of
 //!   eq. Q-reparam (whose diagonal is negative) but one minus the other entries. The checks of
 //!   rates leave the diagonal out, the checks of `q^` have it in.
+//! - Prop. fixed-point assumes `Q` continuous on `[t_0, r]`, which no schedule with `kappa_1 = 1`
+//!   meets at `r = 1`, where every sampler ends. The identity holds there too and is checked there;
+//!   uniqueness is checked for `r < 1`.
+//! - Appendix masked: eq. C-estimator-masked is said to have a lower variance than eq.
+//!   C-estimator. It has on all random instances, but not always: see the tests of `transport`.
 
 mod average;
 mod instance;
@@ -201,8 +206,8 @@ pub fn table(outcomes: &[Outcome]) -> String {
     let width = |of: fn(&Outcome) -> &str| outcomes.iter().map(|o| of(o).len()).max().unwrap_or(0);
     let (name, label) = (width(|o| o.name).max(5), width(|o| o.label).max(11));
     let mut out = format!(
-        "{:name$}  {:label$}  {:>9}  {:>20}  result\n",
-        "claim", "paper label", "instances", "worst residual"
+        "{:name$}  {:label$}  instances    worst residual  result\n",
+        "claim", "paper label"
     );
     for o in outcomes {
         let residual = match (o.instances, o.kind) {
@@ -210,22 +215,22 @@ pub fn table(outcomes: &[Outcome]) -> String {
             (_, Kind::Equal) => format!("{:.1e}", o.worst),
             (_, Kind::Differs) => format!("{:.1e} .. {:.1e}", o.smallest, o.worst),
         };
-        let result = match (o.passed, o.kind) {
-            (true, Kind::Equal) => "pass",
-            (true, Kind::Differs) => "pass: differ",
-            (false, _) => "FAIL",
-        };
+        let result = if o.passed { "pass" } else { "FAIL" };
         out += &format!(
-            "{:name$}  {:label$}  {:>9}  {residual:>20}  {result}\n",
+            "{:name$}  {:label$}  {:>9}  {residual:>16}  {result}\n",
             o.name, o.label, o.instances
         );
     }
-    let equal = outcomes.iter().filter(|o| o.kind == Kind::Equal);
-    let worst = equal.map(|o| o.worst).fold(0.0, worse);
-    let held = outcomes.iter().filter(|o| o.passed).count();
+    let equal = || outcomes.iter().filter(|o| o.kind == Kind::Equal);
+    let worst = equal().map(|o| o.worst).fold(0.0, worse);
     out += &format!(
-        "\n{held} of {} claims hold; worst residual of an equality {worst:.1e}, bar {EQUAL:.0e}\n",
-        outcomes.len()
+        "\n{} of {} claims hold.\n\
+         {} state that two sides are equal: worst residual {worst:.1e}, bar {EQUAL:.0e}.\n\
+         {} state that two sides differ: smallest and largest deviation, the latter above {DIFFERS:.0e}.\n",
+        outcomes.iter().filter(|o| o.passed).count(),
+        outcomes.len(),
+        equal().count(),
+        outcomes.len() - equal().count(),
     );
     out
 }
@@ -245,7 +250,12 @@ mod tests {
         let outcomes = run(OPTIONS, &|_, _| {});
         for o in &outcomes {
             assert!(o.passed, "{}: {o:?}", o.name);
-            assert!(o.instances >= 6, "{} applies {} times", o.name, o.instances);
+            assert!(
+                o.instances >= 10,
+                "{} applies {} times",
+                o.name,
+                o.instances
+            );
         }
         assert!(passed(&outcomes));
         let text = table(&outcomes);
@@ -260,7 +270,11 @@ mod tests {
             ..OPTIONS
         };
         for (claim, o) in claims().zip(run(perturbed, &|_, _| {})) {
-            assert!(!o.passed, "{} passes although it {}", o.name, claim.perturbation);
+            assert!(
+                !o.passed,
+                "{} passes although it {}",
+                o.name, claim.perturbation
+            );
             match o.kind {
                 Kind::Equal => assert!(o.worst > 1e-4, "{}: {o:?}", o.name),
                 Kind::Differs => assert!(o.worst < EQUAL, "{}: {o:?}", o.name),

@@ -45,7 +45,10 @@ pub fn limit(
             .windows(2)
             .map(|pair| {
                 let (coarse, fine) = (&pair[0], &pair[1]);
-                let gain = fine.iter().zip(coarse).map(|(a, b)| (a - b) / (ratio - 1.0));
+                let gain = fine
+                    .iter()
+                    .zip(coarse)
+                    .map(|(a, b)| (a - b) / (ratio - 1.0));
                 fine.iter().zip(gain).map(|(a, g)| a + g).collect()
             })
             .collect();
@@ -70,7 +73,11 @@ pub fn derivative(
 
 /// `D_F(a || b) = a log(a/b) - a + b` for `F(x) = x log x`; `b` at `a = 0`.
 pub fn bregman(a: f64, b: f64) -> f64 {
-    if a == 0.0 { b } else { a * (a / b).ln() - a + b }
+    if a == 0.0 {
+        b
+    } else {
+        a * (a / b).ln() - a + b
+    }
 }
 
 #[cfg(test)]

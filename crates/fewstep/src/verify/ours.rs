@@ -1,13 +1,14 @@
 //! What the paper does not state: where the correction vanishes, and the linear target.
 //!
-//! The masked path and the uniform-state process reverse a noising that acts on each coordinate
-//! alone, so `p(x_r^d | x_t) = E_{x_1 ~ p_{1|t}} q(x_r^d | x_t^d, x_1^d)`: one step from the
-//! posterior already has the exact marginals, and there is nothing to correct. The mixture path
-//! with any other source is no such reversal.
+//! The uniform-state process and the mixture path from a point source (a mask, or any symbol that
+//! is certain, even one of the data's) reverse a noising that acts on each coordinate alone, so
+//! `p(x_r^d | x_t) = E_{x_1 ~ p_{1|t}} q(x_r^d | x_t^d, x_1^d)`: one step from the posterior
+//! already has the exact marginals, and there is nothing to correct. The mixture path from any
+//! other source is no such reversal.
 
-use fewstep_ctmc::{Process, Source, law, projection::project, propagator, transport};
+use fewstep_ctmc::{law, projection::project, propagator, transport};
 
-use super::instance::{Instance, Step};
+use super::instance::{Instance, Model, Step};
 use super::numeric::{derivative, residual, worse};
 use super::transport::reparameterised_rate;
 use super::{Claim, Kind, Residual};
@@ -24,23 +25,23 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
     Claim {
         name: "posterior has exact marginals",
-        label: "ours: masked, uniform-state",
+        label: "ours: point source, uniform-state",
         statement: "the step from p~ = p_{1|t} has the marginals p^d_{r|t}(.|x), for every r",
-        perturbation: "takes the posterior of another time",
+        perturbation: "takes the posterior of another state and coordinate",
         kind: Kind::Equal,
         check: posterior_is_exact,
     },
     Claim {
-        name: "posterior solves the projected identity",
-        label: "ours: masked",
-        statement: "d_t p_{1|t} = 0 and C_cross of p_{1|t} is zero: q^ = p_{1|t} for every r",
-        perturbation: "moves the mask's posterior at one state",
+        name: "posterior solves the identity",
+        label: "ours: point source, uniform-state",
+        statement: "p~ = p_{1|t} solves eq. projected-fp for every r; if masked, C_cross = 0",
+        perturbation: "moves p~ at one state",
         kind: Kind::Equal,
         check: posterior_solves,
     },
     Claim {
         name: "posterior lacks exact marginals",
-        label: "ours: mixture, unmasked source",
+        label: "ours: mixture, other sources",
         statement: "the step from p~ = p_{1|t} does not have the marginals p^d_{r|t}(.|x)",
         perturbation: "takes the exact marginals",
         kind: Kind::Differs,
@@ -82,10 +83,7 @@ pub(super) const CLAIMS: &[Claim] = &[
 
 /// Whether the chain is the time reversal of a noising of each coordinate alone.
 fn reverses(i: &Instance) -> bool {
-    matches!(
-        i.chain.path().process(),
-        Process::UniformState | Process::Mixture(Source::Masked)
-    )
+    !i.is_mixture() || i.has_point_source()
 }
 
 fn reversal(i: &Instance, perturbed: bool) -> Residual {
@@ -96,7 +94,10 @@ fn reversal(i: &Instance, perturbed: bool) -> Residual {
     let mut closed = closed.into_data();
     if perturbed {
         let p = i.chain.marginal(i.level());
-        closed.iter_mut().enumerate().for_each(|(k, v)| *v *= p[k / n]);
+        closed
+            .iter_mut()
+            .enumerate()
+            .for_each(|(k, v)| *v *= p[k / n]);
     }
     Ok(Some(residual(&closed, i.backward()?.data())))
 }
@@ -106,11 +107,8 @@ fn posterior_is_exact(i: &Instance, perturbed: bool) -> Residual {
         return Ok(None);
     }
     let posterior = if perturbed {
-        // On the masked path the posterior is the same at all times: there, of the other symbols.
-        let mut moved = i.chain.posterior(i.schedule().level(i.t / 2.0));
-        if i.mask().is_some() {
-            moved.reverse();
-        }
+        let mut moved = i.posterior.clone();
+        moved.reverse();
         moved
     } else {
         i.posterior.clone()
@@ -119,25 +117,46 @@ fn posterior_is_exact(i: &Instance, perturbed: bool) -> Residual {
     Ok(Some(residual(&rows, &project(i.forward()?, i.states()))))
 }
 
+/// Every part of it at once: the identity itself for `V` from the sampler's rows, on the mixture
+/// path `q^`, and with masks `C_cross`, of which the tower property leaves nothing.
 fn posterior_solves(i: &Instance, perturbed: bool) -> Residual {
-    let Some(mask) = i.mask() else {
+    if !reverses(i) {
         return Ok(None);
-    };
-    let tangent = derivative(i.t, i.reach(), |t| {
-        Ok(i.chain.posterior(i.schedule().level(t)))
-    })?;
-    let mut prediction = i.posterior.clone();
-    if perturbed {
-        // The state of all masks comes last; the others still jump as before.
-        let all = i.cut(i.states().len() - 1);
-        prediction[all].rotate_left(1);
     }
-    let mut model = i.model_of(prediction, tangent, i.r);
-    model.gamma = transport::c_cross(i.states(), mask, &i.posterior, &model.prediction);
-    let mut worst = residual(&model.tangent, &vec![0.0; model.tangent.len()]);
-    for x in 0..i.states().len() {
-        let row = i.row(&model, x, &i.posterior[i.cut(x)]);
-        worst = worse(worst, row.identity_residual());
+    let posterior = |t: f64| {
+        let mut table = i.chain.posterior(i.schedule().level(t));
+        if perturbed {
+            // The last state shows every coordinate's last symbol: all masks, where there are any.
+            table[i.cut(i.states().len() - 1)].rotate_left(1);
+        }
+        table
+    };
+    let stay = i.indicator();
+    let average = |t: f64| -> Vec<f64> {
+        let rows = law::step_rows(&i.chain, t, i.r, &posterior(t));
+        let moved = rows.iter().zip(&stay).map(|(p, stay)| p - stay);
+        moved.map(|v| v / (i.r - t)).collect()
+    };
+    let v = average(i.t);
+    let dot = derivative(i.t, i.reach_below_r(), |t| Ok(average(t)))?;
+    let transported = transport::by_closure(&i.generator, &v);
+    let right: Vec<f64> = (0..v.len())
+        .map(|k| i.generator.rates()[k] - (i.t - i.r) * (dot[k] + transported[k]))
+        .collect();
+    let mut worst = residual(&v, &right);
+    if i.is_mixture() {
+        let tangent = derivative(i.t, i.reach(), |t| Ok(posterior(t)))?;
+        let model = i.model_of(posterior(i.t), tangent, i.r);
+        for x in 0..i.states().len() {
+            let row = i.row(&model, x, &i.posterior[i.cut(x)]);
+            worst = worse(worst, row.identity_residual());
+        }
+        if let Some(mask) = i.mask() {
+            let cross = transport::c_cross(i.states(), mask, &i.posterior, &model.prediction);
+            let zero = vec![0.0; cross.len()];
+            worst = worse(worst, residual(&cross, &zero));
+            worst = worse(worst, residual(&model.tangent, &zero));
+        }
     }
     Ok(Some(worst))
 }
@@ -176,10 +195,6 @@ fn linear_fixed_point(i: &Instance, perturbed: bool) -> Residual {
     Ok(Some(residual(&i.lift(&gap, i.lambda()), &identity)))
 }
 
-fn gradient(objective: Objective, row: &Row, weight: f64, out: &mut [f64]) {
-    loss(objective, row, weight, out);
-}
-
 fn linear_gradient(i: &Instance, perturbed: bool) -> Residual {
     if !i.is_mixture() {
         return Ok(None);
@@ -190,7 +205,7 @@ fn linear_gradient(i: &Instance, perturbed: bool) -> Residual {
     for x in 0..i.states().len() {
         let row = i.row(&model, x, &i.posterior[i.cut(x)]);
         let mut out = vec![0.0; row.prediction.len()];
-        gradient(Objective::Linear, &row, 1.0, &mut out);
+        loss(Objective::Linear, &row, 1.0, &mut out);
         left.extend(out);
         right.extend((0..row.prediction.len()).map(|k| {
             let target = if perturbed {
@@ -206,12 +221,7 @@ fn linear_gradient(i: &Instance, perturbed: bool) -> Residual {
 }
 
 /// The single-draw gradient averaged over all jumps, and the gradient with the exact `C`.
-fn draw_bias(
-    i: &Instance,
-    objective: Objective,
-    model: &super::instance::Model,
-    from_prediction: bool,
-) -> f64 {
+fn draw_bias(i: &Instance, objective: Objective, model: &Model, from_prediction: bool) -> f64 {
     let (coords, kept) = (i.states().coords(), i.chain.path().symbols());
     let (mut mean, mut exact) = (Vec::new(), Vec::new());
     for x in 0..i.states().len() {
@@ -224,12 +234,15 @@ fn draw_bias(
                 weight
             };
             let gamma = i.drawn_gamma(model, x, e, s);
-            let drawn = Row { gamma: &gamma, ..row };
-            gradient(objective, &drawn, weight, &mut average);
+            let drawn = Row {
+                gamma: &gamma,
+                ..row
+            };
+            loss(objective, &drawn, weight, &mut average);
         }
         mean.extend(average);
         let mut whole = vec![0.0; row.prediction.len()];
-        gradient(objective, &row, 1.0, &mut whole);
+        loss(objective, &row, 1.0, &mut whole);
         exact.extend(whole);
     }
     residual(&mean, &exact)

@@ -76,18 +76,18 @@ pub(super) const CLAIMS: &[Claim] = &[
 
 /// `d_t P = -Q_t P` in closed form on one side, differences of the `D S'` columns on the other.
 fn commutes(i: &Instance, perturbed: bool) -> Residual {
-    let dot = i.generator.dense().product(i.forward()?);
-    let mut projected = project(&dot.combine(-1.0, 0.0, &dot), i.states());
+    let p = i.forward()?;
+    let dot = i.generator.clone().scaled(-1.0).dense().product(p);
+    let of_dot = project(&dot, i.states());
+    let mut projected = of_dot.clone();
     if perturbed {
         let width = i.states().symbols();
         for row in projected.chunks_exact_mut(width * i.states().coords()) {
             row.rotate_left(width);
         }
     }
-    let p = i.forward()?;
     let combined = project(&p.combine(0.3, -1.7, &dot), i.states());
-    let (of_p, of_dot) = (project(p, i.states()), project(&dot, i.states()));
-    let linear: Vec<f64> = of_p
+    let linear: Vec<f64> = project(p, i.states())
         .iter()
         .zip(&of_dot)
         .map(|(a, b)| 0.3 * a - 1.7 * b)

@@ -152,7 +152,9 @@ fn remaining_error(i: &Instance, perturbed: bool) -> Residual {
 fn scale_mismatch(i: &Instance, perturbed: bool) -> Residual {
     let schedule = i.schedule();
     let quotient = limit(1, i.reach(), |h| {
-        let gap = schedule.omega(i.t, i.t + h) - h * i.lambda();
+        let r = i.t + h;
+        let h = r - i.t;
+        let gap = schedule.omega(i.t, r) - h * i.lambda();
         Ok(vec![gap / (h * h)])
     })?;
     let half = if perturbed { 1.0 } else { 0.5 };

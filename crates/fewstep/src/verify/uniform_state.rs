@@ -2,7 +2,7 @@
 //! data. What concerns one coordinate is checked on every instance, with its schedule, its pair
 //! and the rows of its prediction.
 
-use fewstep_ctmc::{Error, Path, Process, duo, ode};
+use fewstep_ctmc::{Error, Level, Path, Process, duo, ode};
 
 use super::instance::Instance;
 use super::numeric::{limit, residual, worse};
@@ -18,7 +18,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         check: bridge,
     },
     Claim {
-        name: "conditional rate is the bridge's derivative",
+        name: "conditional rate from the bridge",
         label: "eq:duo-cond-rate",
         statement: "Q_t(x,z|x_1) = lim_{r->t} q(x_r=z|x_t=x,x_1)/(r-t), z != x",
         perturbation: "exchanges x and z",
@@ -53,8 +53,8 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         name: "conditional rate generates the path",
         label: "ap:duo, same marginals p_{t|1}",
-        statement: "prod of the rates eq. duo-cond-rate carries delta_{x_1}-noising from t to r",
-        perturbation: "carries it with the rate of the mixture path, times 1/2",
+        statement: "eq. duo-cond-rate carries p_{t|1} of the uniform mixture path to its p_{r|1}",
+        perturbation: "halves the rate",
         kind: Kind::Equal,
         check: same_path,
     },
@@ -75,7 +75,11 @@ fn triples(symbols: usize) -> impl Iterator<Item = (usize, usize, usize)> {
 }
 
 fn path(i: &Instance) -> Result<Path, Error> {
-    Path::new(i.schedule(), Process::UniformState, i.chain.path().symbols())
+    Path::new(
+        i.schedule(),
+        Process::UniformState,
+        i.chain.path().symbols(),
+    )
 }
 
 /// The noising from `r` back to `t` is integrated: a coordinate is redrawn uniformly at unit rate
@@ -114,9 +118,9 @@ fn conditional_rate(i: &Instance, perturbed: bool) -> Residual {
     let s = i.chain.path().symbols();
     let moves = || triples(s).filter(|&(x, _, z)| x != z);
     let numeric = limit(1, i.reach(), |h| {
-        let row = moves().map(|(x, v, z)| {
-            duo::bridge(i.schedule(), s, i.t, i.t + h, x, v, z) / h
-        });
+        let r = i.t + h;
+        let row =
+            moves().map(|(x, v, z)| duo::bridge(i.schedule(), s, i.t, r, x, v, z) / (r - i.t));
         Ok(row.collect())
     })?;
     let closed: Vec<f64> = moves()
@@ -182,29 +186,23 @@ fn tends_to_rate(i: &Instance, perturbed: bool) -> Residual {
     Ok(Some(residual(&u, i.generator.rates())))
 }
 
-/// One coordinate's `p_{r|1} = p_{t|1}` carried by the conditional rates, integrated in log-time
-/// up to `r` or, at the data end, to where nothing is left to carry.
+/// Integrated in log-time up to `r` or, at the data end, to where nothing is left to carry.
 fn same_path(i: &Instance, perturbed: bool) -> Residual {
     let path = path(i)?;
     let s = path.symbols();
     let (from, to) = (i.level(), i.schedule().level(i.r));
     // noising is [x, x_1]; rows of a conditional law run over x.
-    let by_data = |m: Vec<f64>| -> Vec<f64> {
-        (0..s * s).map(|k| m[k % s * s + k / s]).collect()
-    };
+    let by_data = |m: Vec<f64>| -> Vec<f64> { (0..s * s).map(|k| m[k % s * s + k / s]).collect() };
     let mut law = by_data(path.noising(from, 0));
     let end = to.log_time().min(40.0);
+    let pace = if perturbed { 0.5 } else { 1.0 };
     ode::integrate(&mut law, from.log_time(), end, 1e-14, |u, p, out| {
-        let level = fewstep_ctmc::Level::at_log_time(u);
+        let level = Level::at_log_time(u);
         for x1 in 0..s {
             for z in 0..s {
                 for x in 0..s {
-                    let rate = if perturbed {
-                        0.5 * (f64::from(u8::from(x == x1)) - f64::from(u8::from(x == z)))
-                    } else {
-                        path.conditional_rate(level, z, x, x1)
-                    };
-                    out[x1 * s + x] += p[x1 * s + z] * rate;
+                    let rate = path.conditional_rate(level, z, x, x1);
+                    out[x1 * s + x] += pace * p[x1 * s + z] * rate;
                 }
             }
         }
