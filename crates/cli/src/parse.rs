@@ -63,7 +63,7 @@ pub fn recipe(text: &str) -> Result<RecipeChoice, String> {
             gain: number(gain)?,
             temperature: number(temperature)?,
         }))),
-        _ => Err("give CORRECTION,GAIN,TEMPERATURE, as in linear:exact,6,1".into()),
+        _ => Err("give CORRECTION,GAIN,TEMPERATURE, as in linear:exact,4,0.95".into()),
     }
 }
 

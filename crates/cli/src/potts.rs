@@ -60,7 +60,7 @@ pub struct Args {
           default_value = "linear:exact,linear:1,p:exact,p:1")]
     train: Vec<Training>,
     /// The one sampler setting for all K: CORRECTION,GAIN,TEMPERATURE, or none
-    #[arg(long, value_parser = parse::recipe, default_value = "linear:exact,6,1")]
+    #[arg(long, value_parser = parse::recipe, default_value = "linear:exact,4,0.95")]
     recipe: RecipeChoice,
     /// Gains on the correction to report beside 1
     #[arg(long, value_delimiter = ',', value_parser = parse::number, default_value = "2,3", allow_negative_numbers = true)]
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3_000)]
     correction_steps: u64,
     /// Peak learning rate of the corrections
-    #[arg(long, default_value_t = 1e-3, value_parser = parse::number, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 2e-3, value_parser = parse::number, allow_negative_numbers = true)]
     correction_rate: f64,
     /// Pairs (t, r) in a correction step, each with all states
     #[arg(long, default_value_t = 2)]

@@ -23,7 +23,9 @@ impl Grid {
         if points.len() < 2 {
             return fail(format!("it has {} point(s)", points.len()));
         }
-        if let Some(k) = (1..points.len()).find(|&k| !(points[k] > points[k - 1])) {
+        if let Some(k) =
+            (1..points.len()).find(|&k| points[k].is_nan() || points[k] <= points[k - 1])
+        {
             return fail(format!(
                 "point {} is {} after {}",
                 k,

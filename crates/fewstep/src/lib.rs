@@ -3,3 +3,4 @@
 pub mod lab;
 pub mod objective;
 pub mod report;
+pub mod verify;

@@ -109,7 +109,7 @@ impl Default for Options {
             base_rate: 2e-3,
             rows: 256,
             correction_steps: 3_000,
-            correction_rate: 1e-3,
+            correction_rate: 2e-3,
             pairs: 2,
             boundary: 0.25,
             trainings: vec![
@@ -122,8 +122,8 @@ impl Default for Options {
             temperatures: vec![0.9, 0.8],
             recipe: Some(Recipe {
                 training: linear,
-                gain: 6.0,
-                temperature: 1.0,
+                gain: 4.0,
+                temperature: 0.95,
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! Random instances: a chain, a pair `(t, r)` and smooth predictions `p~_{t,r}`.
+//! Random instances: a chain, a pair `(t, r)`, and what is exactly known of them.
 //!
 //! The number of an instance decides its schedule, process, target and kind of step, so that a
 //! hundred instances meet every combination of the first three and three hundred all four. The
@@ -9,12 +9,11 @@ use std::cell::OnceCell;
 use fewstep_ctmc::{
     Chain, Error, Level, Matrix, Path, Process, Schedule, SingleSite, Source, Space, Target, duo,
     propagator,
-    random::{Key, Purpose, normal, uniform},
-    transport,
+    random::{Key, Purpose, uniform},
 };
 
+use super::model::Prediction;
 use super::numeric::derivative;
-use crate::objective::{Pair, Row};
 
 /// `(S, D)` with at most 81 states, `S'` being `S` or, on the masked path, `S + 1`.
 const SIZES: [(usize, usize); 8] = [
@@ -29,10 +28,6 @@ const SIZES: [(usize, usize); 8] = [
 ];
 const MASKED_SIZES: [(usize, usize); 6] = [(2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (4, 2)];
 
-/// The smallest `q^ / p~` in a check that takes the logarithm of `q^`, which is then far above the
-/// [`FLOOR`](crate::objective::FLOOR) where the product's losses leave the paper's formulas.
-const MILD: f64 = 0.25;
-
 /// What kind of step `(t, r)` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -40,7 +35,7 @@ pub enum Step {
     Inner,
     /// `r = 1`.
     Last,
-    /// `r` so close to `t` that a coordinate jumps with probability `1e-5` to `1e-3`.
+    /// `r` so close to `t` that a coordinate jumps with probability `1e-4` to `1e-3`.
     Short,
 }
 
@@ -74,14 +69,6 @@ pub struct Exact {
     pub rates: Vec<f64>,
     /// `d_t Pi^d[U_{t,r}]`.
     pub rates_dot: Vec<f64>,
-}
-
-/// What an objective sees of a prediction at one pair, tables `[N, D, S]`.
-pub struct Model {
-    pub pair: Pair,
-    pub prediction: Vec<f64>,
-    pub tangent: Vec<f64>,
-    pub gamma: Vec<f64>,
 }
 
 impl Instance {
@@ -139,7 +126,7 @@ impl Instance {
             0 => (Step::Inner, t + within(0.05, 0.95) * (1.0 - t)),
             1 => (Step::Last, 1.0),
             _ => {
-                let omega = 10f64.powf(within(-5.0, -3.0));
+                let omega = 10f64.powf(within(-4.0, -3.0));
                 let level = schedule.level(t);
                 let r = schedule.inverse(level.kappa + omega * level.survival);
                 (Step::Short, r)
@@ -292,24 +279,6 @@ impl Instance {
         })
     }
 
-    /// The `p~_{t,r}` whose step has the exact marginals, and its derivative in `t`:
-    /// `Pi^d[U_{t,r}] / mu_{t,r}` off the diagonal, `[N, D, S]`. Mixture path.
-    pub fn exact_prediction(&self) -> Result<(Vec<f64>, Vec<f64>), Error> {
-        let exact = self.exact()?;
-        let Pair { mu, mu_dot, .. } = Pair::new(self.schedule(), self.t, self.r);
-        let (width, kept) = (self.states().symbols(), self.chain.path().symbols());
-        let indicator = self.indicator();
-        let (mut value, mut tangent) = (Vec::new(), Vec::new());
-        for (i, stay) in indicator.iter().enumerate() {
-            if i % width < kept {
-                let p = exact.rates[i] / mu;
-                value.push(stay + p);
-                tangent.push(exact.rates_dot[i] / mu - p * mu_dot / mu);
-            }
-        }
-        Ok((value, tangent))
-    }
-
     /// `delta_{x^d}(z)`, `[N, D, S']`.
     pub fn indicator(&self) -> Vec<f64> {
         let width = self.states().symbols();
@@ -383,45 +352,6 @@ impl Instance {
         m
     }
 
-    /// What the objectives see of `prediction` at `(t, r)`, with the exact `C` and
-    /// `Gamma = C + p~ - p_{1|t}` (eq. Gamma).
-    pub fn model(&self, prediction: &Prediction, r: f64) -> Model {
-        self.model_of(prediction.at(self.t, r), prediction.tangent(self.t, r), r)
-    }
-
-    /// The same of given tables.
-    pub fn model_of(&self, prediction: Vec<f64>, tangent: Vec<f64>, r: f64) -> Model {
-        let c = transport::c_term(self.states(), &self.posterior, &prediction);
-        Model {
-            pair: Pair::new(self.schedule(), self.t, r),
-            gamma: self.gamma(&c, &prediction),
-            prediction,
-            tangent,
-        }
-    }
-
-    /// `C + p~ - p_{1|t}`.
-    pub fn gamma(&self, c: &[f64], prediction: &[f64]) -> Vec<f64> {
-        let tables = c.iter().zip(prediction).zip(&self.posterior);
-        tables.map(|((c, p), q)| c + p - q).collect()
-    }
-
-    /// The product's row of state `x`: [`objective`](crate::objective) computes from it whatever
-    /// loss or shifted probability a claim is about.
-    pub fn row<'a>(&'a self, model: &'a Model, x: usize, label: &'a [f64]) -> Row<'a> {
-        let cut = self.cut(x);
-        Row {
-            pair: model.pair,
-            x: &self.symbols[x],
-            carry_over: self.mask().is_some(),
-            prediction: &model.prediction[cut.clone()],
-            tangent: &model.tangent[cut.clone()],
-            posterior: &self.posterior[cut.clone()],
-            gamma: &model.gamma[cut],
-            label,
-        }
-    }
-
     /// Where state `x` has its `[D, S]` in a table `[N, D, S]`.
     pub fn cut(&self, x: usize) -> std::ops::Range<usize> {
         let row = self.states().coords() * self.chain.path().symbols();
@@ -431,59 +361,6 @@ impl Instance {
     /// The symbols of state `x`.
     pub fn symbols(&self, x: usize) -> &[usize] {
         &self.symbols[x]
-    }
-
-    /// One jump's `Gamma` (eq. C-estimator in eq. Gamma) at state `x`, `[D, S]`.
-    pub fn drawn_gamma(&self, model: &Model, x: usize, e: usize, s: usize) -> Vec<f64> {
-        let (here, there) = (self.cut(x), self.cut(self.states().with(x, e, s)));
-        let (here, there) = (&model.prediction[here], &model.prediction[there]);
-        let mut c = vec![0.0; here.len()];
-        transport::draw_c(self.states().coords(), here, there, 1.0, &mut c);
-        let own = here.iter().zip(&self.posterior[self.cut(x)]);
-        c.iter().zip(own).map(|(c, (p, q))| c + p - q).collect()
-    }
-
-    /// The jumps `(e, s, probability)` of eq. C-estimator from state `x`.
-    pub fn jumps(&self, x: usize) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
-        let (coords, kept) = (self.states().coords(), self.chain.path().symbols());
-        let row = &self.posterior[self.cut(x)];
-        let all = row.iter().enumerate();
-        all.filter(|(_, p)| **p > 0.0)
-            .map(move |(i, p)| (i / kept, i % kept, p / coords as f64))
-    }
-
-    /// Both predictions at the longest step `t -> t + (r - t)/2^k` at which no shifted
-    /// probability, nor with `draws` that of any single jump, falls below [`MILD`] of `p~`.
-    pub fn mild_models(&self, draws: bool) -> (Model, Model) {
-        let mut r = self.r;
-        loop {
-            let models = [&self.prediction, &self.other].map(|p| self.model(p, r));
-            if r == self.t || models.iter().all(|m| self.is_mild(m, draws)) {
-                return models.into();
-            }
-            r = self.t + (r - self.t) / 2.0;
-        }
-    }
-
-    fn is_mild(&self, model: &Model, draws: bool) -> bool {
-        let kept = self.chain.path().symbols();
-        let above = |row: Row| {
-            (0..row.prediction.len())
-                .filter(|i| row.active(i / kept))
-                .all(|i| row.shifted(i) > MILD * row.prediction[i])
-        };
-        (0..self.states().len()).all(|x| {
-            let row = self.row(model, x, &self.posterior[self.cut(x)]);
-            above(row)
-                && (!draws
-                    || self.jumps(x).all(|(e, s, _)| {
-                        let gamma = self.drawn_gamma(model, x, e, s);
-                        above(Row {
-                            gamma: &gamma,
-                            ..row
-                        })
-                    }))
-        })
     }
 }
 
@@ -496,88 +373,15 @@ fn cached<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T, Error>) -> Res
     Ok(cell.get_or_init(|| value))
 }
 
-/// A random positive `p~_{t,r}(z^d | x)`, smooth in `t` and `r`: the softmax of
-/// `a + b sin(2t + f) + c cos(2r - t + f)` with its own `a, b, c, f` for every entry. On the
-/// masked path an unmasked coordinate carries over.
-pub struct Prediction {
-    symbols: usize,
-    coefficients: Vec<[f64; 4]>,
-    carried: Vec<Option<usize>>,
-}
-
-impl Prediction {
-    fn draw(chain: &Chain, seed: u64, index: u64, example: u64) -> Self {
-        let mut rng = Key::new(seed, Purpose::Check).at(index, example);
-        let (states, symbols) = (chain.states(), chain.path().symbols());
-        let rows = states.len() * states.coords();
-        let coefficients = (0..rows * symbols)
-            .map(|_| [0.7, 0.4, 0.4, 2.0].map(|scale| scale * normal(&mut rng)))
-            .collect();
-        let carried = (0..rows)
-            .map(|i| states.symbol(i / states.coords(), i % states.coords()))
-            .map(|s| chain.path().mask().filter(|&mask| s != mask).map(|_| s))
-            .collect();
-        Self {
-            symbols,
-            coefficients,
-            carried,
-        }
-    }
-
-    /// `p~_{t,r}`, `[N, D, S]`.
-    pub fn at(&self, t: f64, r: f64) -> Vec<f64> {
-        let mut out = Vec::with_capacity(self.coefficients.len());
-        for (row, carried) in self.rows() {
-            match carried {
-                Some(s) => out.extend((0..row.len()).map(|z| f64::from(u8::from(z == *s)))),
-                None => {
-                    let weights = row.iter().map(|&[a, b, c, f]| {
-                        (a + b * (2.0 * t + f).sin() + c * (2.0 * r - t + f).cos()).exp()
-                    });
-                    let total: f64 = weights.clone().sum();
-                    out.extend(weights.map(|w| w / total));
-                }
-            }
-        }
-        out
-    }
-
-    /// `d_t p~_{t,r}` at fixed `r`, `[N, D, S]`.
-    pub fn tangent(&self, t: f64, r: f64) -> Vec<f64> {
-        let mut out = self.at(t, r);
-        for ((row, carried), p) in self.rows().zip(out.chunks_exact_mut(self.symbols)) {
-            let slope = |[_, b, c, f]: [f64; 4]| {
-                2.0 * b * (2.0 * t + f).cos() + c * (2.0 * r - t + f).sin()
-            };
-            let mean: f64 = row.iter().zip(&*p).map(|(k, p)| p * slope(*k)).sum();
-            for (p, k) in p.iter_mut().zip(row) {
-                *p *= if carried.is_some() {
-                    0.0
-                } else {
-                    slope(*k) - mean
-                };
-            }
-        }
-        out
-    }
-
-    fn rows(&self) -> impl Iterator<Item = (&[[f64; 4]], &Option<usize>)> {
-        self.coefficients
-            .chunks_exact(self.symbols)
-            .zip(&self.carried)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::numeric::residual;
 
     #[test]
     fn a_hundred_instances_meet_every_combination() {
         let mut seen = std::collections::HashSet::new();
         for index in 0..100 {
-            let i = Instance::draw(3, index).unwrap();
+            let i = Instance::draw(3, index).expect("an instance");
             assert!(i.states().len() <= 81, "{} states", i.states().len());
             assert!(0.02 <= i.t && i.t <= 0.95 && i.t < i.r && i.r <= 1.0);
             assert_eq!(i.step == Step::Last, i.r == 1.0);
@@ -587,24 +391,12 @@ mod tests {
     }
 
     #[test]
-    fn predictions_are_distributions_with_their_own_derivative() {
-        for index in 0..25 {
-            let i = Instance::draw(1, index).unwrap();
-            let p = i.prediction.at(i.t, i.r);
-            let kept = i.chain.path().symbols();
-            assert!(
-                p.chunks_exact(kept)
-                    .all(|p| (p.iter().sum::<f64>() - 1.0).abs() < 1e-14)
-            );
-            let numeric = derivative(i.t, 0.05, |t| Ok(i.prediction.at(t, i.r))).unwrap();
-            assert!(residual(&i.prediction.tangent(i.t, i.r), &numeric) < 1e-11);
-        }
-    }
-
-    #[test]
     fn an_instance_depends_on_its_address_alone() {
-        let (a, b) = (Instance::draw(5, 7).unwrap(), Instance::draw(5, 7).unwrap());
+        let (a, b) = (
+            Instance::draw(5, 7).expect("an instance"),
+            Instance::draw(5, 7).expect("an instance"),
+        );
         assert_eq!((a.t, a.r, &a.posterior), (b.t, b.r, &b.posterior));
-        assert_ne!(a.t, Instance::draw(6, 7).unwrap().t);
+        assert_ne!(a.t, Instance::draw(6, 7).expect("an instance").t);
     }
 }

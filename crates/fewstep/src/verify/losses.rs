@@ -6,7 +6,8 @@
 //! stop-gradient target, it is added back. Steps are shortened until every shifted probability is
 //! far above the product's floor, below which its losses are no longer the paper's.
 
-use super::instance::{Instance, Model};
+use super::instance::Instance;
+use super::model::Model;
 use super::numeric::{bregman, derivative, residual, worse};
 use super::{Claim, Kind, Residual};
 use crate::objective::{FLOOR, Objective, Row, loss};
@@ -292,30 +293,29 @@ fn gradient_ratio(i: &Instance, perturbed: bool) -> Residual {
     }
     let (model, _) = i.mild_models(false);
     let kept = i.chain.path().symbols();
-    let ratio = model.pair.lambda / model.pair.mu;
-    let ratio = if perturbed { 1.0 } else { ratio };
-    let (mut numeric, mut of_q, mut scaled, mut of_p) = Default::default();
-    let gradient = |objective, row: &Row| {
-        let mut out = vec![0.0; row.prediction.len()];
-        loss(objective, row, 1.0, &mut out);
-        out
+    let ratio = if perturbed {
+        1.0
+    } else {
+        model.pair.lambda / model.pair.mu
     };
+    let mut sides = [const { Vec::new() }; 3];
     for x in 0..i.states().len() {
         let row = i.row(&model, x, &i.posterior[i.cut(x)]);
         let entries = moving(&row);
         let value = |p: &[f64]| -> f64 {
             let rate = |k: usize| row.pair.mu * p[k] + row.rate_correction(k);
-            let terms = entries
-                .iter()
-                .map(|&k| (row.pair.lambda * row.label[k], rate(k)));
-            terms.map(|(a, b)| bregman(a, b)).sum()
+            let cond = |k: usize| row.pair.lambda * row.label[k];
+            entries.iter().map(|&k| bregman(cond(k), rate(k))).sum()
         };
-        let q = gradient(Objective::Q, &row);
-        Vec::extend(&mut scaled, q.iter().map(|g| ratio * g));
-        Vec::extend(&mut of_q, q);
-        Vec::extend(&mut of_p, gradient(Objective::P, &row));
-        Vec::extend(&mut numeric, logit_gradient(row.prediction, kept, value));
+        sides[0].extend(logit_gradient(row.prediction, kept, value));
+        for (side, objective) in sides[1..].iter_mut().zip([Objective::Q, Objective::P]) {
+            let mut gradient = vec![0.0; row.prediction.len()];
+            loss(objective, &row, 1.0, &mut gradient);
+            side.extend(gradient);
+        }
     }
+    let [numeric, of_q, of_p] = sides;
+    let scaled: Vec<f64> = of_q.iter().map(|g| ratio * g).collect();
     Ok(Some(worse(
         residual(&numeric, &of_q),
         residual(&scaled, &of_p),

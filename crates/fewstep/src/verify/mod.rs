@@ -22,14 +22,17 @@
 //!   meets at `r = 1`, where every sampler ends. The identity holds there too and is checked there;
 //!   uniqueness is checked for `r < 1`.
 //! - Appendix masked: eq. C-estimator-masked is said to have a lower variance than eq.
-//!   C-estimator. It has on all random instances, but not always: see the tests of `transport`.
+//!   C-estimator. It has on all random instances, but not always: see the tests of `estimators`.
 
 mod average;
+mod estimators;
 mod instance;
 mod kolmogorov;
 mod losses;
+mod model;
 mod numeric;
 mod ours;
+mod parameter;
 mod projection;
 mod sampling;
 mod transport;
@@ -128,7 +131,9 @@ pub fn claims() -> impl Iterator<Item = &'static Claim> {
         kolmogorov::CLAIMS,
         average::CLAIMS,
         projection::CLAIMS,
+        parameter::CLAIMS,
         transport::CLAIMS,
+        estimators::CLAIMS,
         losses::CLAIMS,
         sampling::CLAIMS,
         uniform_state::CLAIMS,
@@ -290,7 +295,8 @@ mod tests {
         };
         let run_on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            pool.unwrap().install(|| run(few, &|_, _| {}))
+            pool.expect("a thread pool")
+                .install(|| run(few, &|_, _| {}))
         };
         let residuals = |outcomes: Vec<Outcome>| -> Vec<u64> {
             outcomes.iter().map(|o| o.worst.to_bits()).collect()

@@ -8,7 +8,8 @@
 
 use fewstep_ctmc::{law, projection::project, propagator, transport};
 
-use super::instance::{Instance, Model, Step};
+use super::instance::{Instance, Step};
+use super::model::Model;
 use super::numeric::{derivative, residual, worse};
 use super::transport::reparameterised_rate;
 use super::{Claim, Kind, Residual};
