@@ -1,7 +1,7 @@
 //! Values that are typed as text: schedules, corrections, recipes, lists.
 
 use fewstep::{
-    lab::{Recipe, Training},
+    lab::{GainRule, Recipe, Training},
     objective::{Objective, Transport},
 };
 use fewstep_ctmc::Schedule;
@@ -52,7 +52,7 @@ pub fn training(text: &str) -> Result<Training, String> {
 #[derive(Clone, Copy)]
 pub struct RecipeChoice(pub Option<Recipe>);
 
-/// `OBJECTIVE:TRANSPORT,GAIN,TEMPERATURE`, or `none`.
+/// `OBJECTIVE:TRANSPORT,GAIN,TEMPERATURE`, where the gain may be a rule in K, or `none`.
 pub fn recipe(text: &str) -> Result<RecipeChoice, String> {
     if text == "none" {
         return Ok(RecipeChoice(None));
@@ -60,11 +60,25 @@ pub fn recipe(text: &str) -> Result<RecipeChoice, String> {
     match text.split(',').collect::<Vec<_>>()[..] {
         [which, gain, temperature] => Ok(RecipeChoice(Some(Recipe {
             training: training(which)?,
-            gain: number(gain)?,
+            gain: gain_rule(gain)?,
             temperature: number(temperature)?,
         }))),
-        _ => Err("give CORRECTION,GAIN,TEMPERATURE, as in linear:exact,4,0.95".into()),
+        _ => Err("give CORRECTION,GAIN,TEMPERATURE, as in linear:1,2.25+7/K,0.95".into()),
     }
+}
+
+/// `2` or `2.25+7/K`.
+fn gain_rule(text: &str) -> Result<GainRule, String> {
+    let (constant, inverse) = match text.strip_suffix("/K") {
+        Some(rule) => rule
+            .rsplit_once('+')
+            .ok_or("give a gain as 2 or as 2.25+7/K")?,
+        None => (text, "0"),
+    };
+    Ok(GainRule {
+        constant: number(constant)?,
+        inverse: number(inverse)?,
+    })
 }
 
 /// A finite number.
@@ -72,5 +86,38 @@ pub fn number(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(v) if v.is_finite() => Ok(v),
         _ => Err(format!("'{text}' is not a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipes_and_their_gain_rules() {
+        let RecipeChoice(Some(r)) = recipe("p:3,2.25+7/K,0.95").unwrap() else {
+            panic!("a recipe");
+        };
+        assert_eq!(r.training.objective, Objective::P);
+        assert_eq!(r.training.transport, Transport::Draws(3));
+        assert_eq!((r.gain.at(2), r.gain.at(7)), (5.75, 3.25));
+        assert_eq!(r.gain.to_string(), "2.25+7/K");
+        assert_eq!(gain_rule("3").unwrap().at(5), 3.0);
+        assert!(recipe("none").unwrap().0.is_none());
+        for bad in ["p:1,/K,1", "p:1,2+x/K,1", "p:1,2", "p,1,1", "p:1,nan,1", ""] {
+            assert!(recipe(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn schedules() {
+        assert_eq!(schedule("poly:2.5").unwrap(), Schedule::Polynomial(2.5));
+        assert_eq!(
+            schedule("log-linear").unwrap(),
+            Schedule::LogLinear { eps: 1e-3 }
+        );
+        for bad in ["poly", "poly:0", "linear:1", "log-linear:1", "x"] {
+            assert!(schedule(bad).is_err(), "{bad}");
+        }
     }
 }

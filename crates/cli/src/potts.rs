@@ -57,12 +57,13 @@ pub struct Args {
     /// Corrections to train, as OBJECTIVE:TRANSPORT; objectives linear, p, q, u; transport 'exact'
     /// or a number of draws
     #[arg(long, value_delimiter = ',', value_parser = parse::training,
-          default_value = "linear:exact,linear:1,p:exact,p:1")]
+          default_value = "linear:1,linear:exact,p:exact")]
     train: Vec<Training>,
-    /// The one sampler setting for all K: CORRECTION,GAIN,TEMPERATURE, or none
-    #[arg(long, value_parser = parse::recipe, default_value = "linear:exact,4,0.95")]
+    /// The one sampler setting for all K: CORRECTION,GAIN,TEMPERATURE, or none; the gain may be a
+    /// rule in K
+    #[arg(long, value_parser = parse::recipe, default_value = "linear:1,2.25+7/K,0.95")]
     recipe: RecipeChoice,
-    /// Gains on the correction to report beside 1
+    /// Gains on the first correction to report beside 1
     #[arg(long, value_delimiter = ',', value_parser = parse::number, default_value = "2,3", allow_negative_numbers = true)]
     gains: Vec<f64>,
     /// Temperatures of the base to report beside 1
@@ -75,18 +76,18 @@ pub struct Args {
     #[arg(long, default_value_t = 2e-3, value_parser = parse::number, allow_negative_numbers = true)]
     base_rate: f64,
     /// Rows of a base step
-    #[arg(long, default_value_t = 256)]
-    rows: usize,
+    #[arg(long, default_value_t = 128)]
+    base_rows: usize,
     /// Training steps of each correction
     #[arg(long, default_value_t = 3_000)]
     correction_steps: u64,
     /// Peak learning rate of the corrections
     #[arg(long, default_value_t = 2e-3, value_parser = parse::number, allow_negative_numbers = true)]
     correction_rate: f64,
-    /// Pairs (t, r) in a correction step, each with all states
-    #[arg(long, default_value_t = 2)]
-    pairs: usize,
-    /// Share of the pairs with r = t
+    /// Rows of a correction step with exact transport; with draws, which cost less, more
+    #[arg(long, default_value_t = 48)]
+    correction_rows: usize,
+    /// Share of these rows with r = t
     #[arg(long, default_value_t = 0.25, value_parser = parse::number, allow_negative_numbers = true)]
     boundary: f64,
     /// Width of the hidden layers
@@ -158,10 +159,10 @@ impl Args {
             depth: self.depth,
             base_steps: self.base_steps,
             base_rate: self.base_rate,
-            rows: self.rows,
+            base_rows: self.base_rows,
             correction_steps: self.correction_steps,
             correction_rate: self.correction_rate,
-            pairs: self.pairs,
+            correction_rows: self.correction_rows,
             boundary: self.boundary,
             trainings: self.train.clone(),
             gains: self.gains.clone(),

@@ -2,6 +2,7 @@
 //! metrics to a file; and the switch that Ctrl-C turns.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{IsTerminal, Write},
     sync::{
@@ -12,7 +13,7 @@ use std::{
 };
 
 use fewstep::lab::{Metric, Monitor};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::Failure;
 
@@ -21,14 +22,14 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Watches an experiment for the person at the terminal.
 pub struct Progress {
-    stage: Mutex<Option<Stage>>,
+    bars: MultiProgress,
+    stages: Mutex<HashMap<String, Stage>>,
     metrics: Option<Mutex<File>>,
     /// The first error in writing the metrics.
     error: Mutex<Option<std::io::Error>>,
 }
 
 struct Stage {
-    name: String,
     bar: ProgressBar,
     start: Instant,
 }
@@ -44,7 +45,8 @@ impl Progress {
         })
         .map_err(|e| Failure::Failed(format!("cannot listen for Ctrl-C: {e}")))?;
         Ok(Self {
-            stage: Mutex::new(None),
+            bars: MultiProgress::new(),
+            stages: Mutex::default(),
             metrics: metrics.map(Mutex::new),
             error: Mutex::new(None),
         })
@@ -67,36 +69,33 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Monitor for Progress {
-    fn begin(&self, name: &str, total: u64) {
-        let bar = ProgressBar::new(total);
+    fn begin(&self, stage: &str, total: u64) {
+        let bar = self.bars.add(ProgressBar::new(total));
         let style = "{msg:24} {bar:32} {pos:>6}/{len}  {per_sec:>12}  {eta:>4} left";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
-        bar.set_message(name.to_string());
-        *lock(&self.stage) = Some(Stage {
-            name: name.into(),
-            bar,
-            start: Instant::now(),
-        });
+        bar.set_message(stage.to_string());
+        let start = Instant::now();
+        lock(&self.stages).insert(stage.into(), Stage { bar, start });
     }
 
-    fn advance(&self, done: u64) {
-        if let Some(stage) = lock(&self.stage).as_ref() {
+    fn advance(&self, stage: &str, done: u64) {
+        if let Some(stage) = lock(&self.stages).get(stage) {
             stage.bar.set_position(done);
         }
     }
 
-    fn end(&self) {
-        if let Some(stage) = lock(&self.stage).take() {
-            stage.bar.finish_and_clear();
-            let seconds = stage.start.elapsed().as_secs_f64();
+    fn end(&self, name: &str) {
+        if let Some(Stage { bar, start }) = lock(&self.stages).remove(name) {
+            let line = format!("{name:24} {:.1} s", start.elapsed().as_secs_f64());
+            bar.finish_and_clear();
+            self.bars.remove(&bar);
             if std::io::stderr().is_terminal() {
-                stage
-                    .bar
-                    .println(format!("{:24} {seconds:.1} s", stage.name));
+                // An error here is a closed terminal, of which there is no one to tell.
+                let _ = self.bars.println(line);
             } else {
-                eprintln!("{:24} {seconds:.1} s", stage.name);
+                eprintln!("{line}");
             }
         }
     }

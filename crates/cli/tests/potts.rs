@@ -10,7 +10,7 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use tempfile::tempdir;
 
-const SMALL: &str = "potts -S 3 -D 2 --seeds 2 --steps 2,4 --width 16 --depth 2 --rows 64 \
+const SMALL: &str = "potts -S 3 -D 2 --seeds 2 --steps 2,4 --width 16 --depth 2 --base-rows 64 \
                      --correction-steps 120";
 
 fn fewstep(words: &str, out: &Path) -> Command {
@@ -57,8 +57,8 @@ fn a_run_leaves_its_directory_complete() {
     let first: Value = serde_json::from_str(metrics.lines().next().unwrap()).unwrap();
     assert_eq!(first["stage"], "base");
     assert!(first["loss"].as_f64().unwrap().is_finite());
-    // Two lines of the base and one of each of four corrections, for each of two seeds.
-    assert_eq!(metrics.lines().count(), 2 * (2 + 4));
+    // Two lines of the base and one of each of three corrections, for each of two seeds.
+    assert_eq!(metrics.lines().count(), 2 * (2 + 3));
     let manifest = json(&out.join("manifest.json"));
     assert_eq!(manifest["state"], "done");
     assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
@@ -83,7 +83,7 @@ fn the_table_does_not_depend_on_the_thread_count() {
 #[test]
 fn the_papers_rows_stand_beside_the_papers_setting_only() {
     let dir = tempdir().unwrap();
-    let words = "potts --seeds 1 --steps 2,5,8 --width 8 --depth 1 --base-steps 2 --rows 8 \
+    let words = "potts --seeds 1 --steps 2,5,8 --width 8 --depth 1 --base-steps 2 --base-rows 8 \
                  --correction-steps 0 --train p:exact --recipe none";
     assert!(
         fewstep(words, dir.path())

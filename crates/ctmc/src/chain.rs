@@ -128,8 +128,8 @@ impl Chain {
         let (coords, symbols) = (self.data.coords(), self.data.symbols());
         let mut likelihood = Vec::with_capacity(coords * symbols);
         for d in 0..coords {
-            let row = self.states.symbol(x, d) * symbols;
-            likelihood.extend_from_slice(&self.path.likelihood(level, d)[row..row + symbols]);
+            let symbol = self.states.symbol(x, d);
+            likelihood.extend((0..symbols).map(|s| self.path.likelihood_at(level, d, symbol, s)));
         }
         let (mut weights, mut scratch) = (Vec::new(), Vec::new());
         expand(1.0, &likelihood, symbols, &mut weights, &mut scratch);

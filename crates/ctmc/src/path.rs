@@ -110,11 +110,16 @@ impl Path {
     /// rows of `p_{t|1}` vanish: a symbol the source cannot give must be data, and a mask says
     /// nothing of the data. `[S', S]`.
     pub fn likelihood(&self, level: Level, d: usize) -> Vec<f64> {
-        self.rows(|x, x1| match (self.source(d, x), x < self.symbols) {
+        self.rows(|x, x1| self.likelihood_at(level, d, x, x1))
+    }
+
+    /// One entry of [`likelihood`](Self::likelihood).
+    pub fn likelihood_at(&self, level: Level, d: usize, x: usize, x1: usize) -> f64 {
+        match (self.source(d, x), x < self.symbols) {
             (_, false) => 1.0,
             (0.0, true) => f64::from(u8::from(x == x1)),
             (p0, true) => level.survival * p0 + if x == x1 { level.kappa } else { 0.0 },
-        })
+        }
     }
 
     fn rows(&self, entry: impl Fn(usize, usize) -> f64) -> Vec<f64> {

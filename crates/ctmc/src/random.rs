@@ -4,7 +4,8 @@
 //! depends on what it is for and not on what was drawn before: the same seed gives the same
 //! result whatever the thread count, the batch layout or a resume in between.
 
-use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
+pub use rand::Rng;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 /// What a draw is for. Different purposes never share random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +67,13 @@ pub fn normal(rng: &mut impl Rng) -> f64 {
 /// An index with probability proportional to `weights`, exactly: the inverse of the cumulative
 /// sum in f64. The weights must be non-negative with a positive sum.
 pub fn categorical(rng: &mut impl Rng, weights: &[f64]) -> usize {
+    quantile(weights, uniform(rng))
+}
+
+/// The index at `level` in `[0, 1)` of the cumulative sum of `weights`.
+pub fn quantile(weights: &[f64], level: f64) -> usize {
     let total: f64 = weights.iter().sum();
-    let u = uniform(rng) * total;
+    let u = level * total;
     let mut sum = 0.0;
     let mut last = 0;
     for (i, &w) in weights.iter().enumerate() {

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use crate::{Mlp, Real, features, mlp::Tape};
 
 /// Rows per chunk. Small enough for a chunk's activations to stay in a core's own cache.
-const CHUNK: usize = 128;
+const CHUNK: usize = 64;
 
 /// What a network is told of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,7 +59,8 @@ impl Real for f32 {
     fn exp(self) -> Self {
         const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer.
         let x = self.clamp(-87.0, 88.0);
-        let n = x * std::f32::consts::LOG2_E + ROUND - ROUND;
+        let shifted = x * std::f32::consts::LOG2_E + ROUND;
+        let n = shifted - ROUND;
         // ln 2 in two parts, so that the remainder is exact.
         let f = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
         let p = 1.987_569_1e-4;
@@ -69,7 +70,8 @@ impl Real for f32 {
         let p = p * f + 1.666_666_5e-1;
         let p = p * f + 5.000_000_1e-1;
         let p = p * f * f + f + 1.0;
-        p * f32::from_bits((((n as i32) + 127) << 23) as u32)
+        // The low bits of `shifted` hold n; moved into the exponent they are 2^n.
+        p * f32::from_bits(shifted.to_bits().wrapping_add(127) << 23)
     }
     #[inline(always)]
     fn sqrt(self) -> Self {

@@ -2,7 +2,7 @@
 
 use fewstep_ctmc::{
     Chain, Schedule,
-    random::{Key, Purpose, categorical, uniform},
+    random::{Key, Purpose, Rng, categorical, uniform},
 };
 use fewstep_nn::{Adam, Conditioned, Conditioning, Pass, adam::cosine_rate};
 use rayon::prelude::*;
@@ -40,7 +40,8 @@ pub fn train(config: &Config, chain: &Chain, seed: u64, monitor: &dyn Monitor) -
     let mut adam = Adam::new(net.parameters().len());
     let mut pass = Pass::default();
     let mut mean = 0.0;
-    monitor.begin(&format!("base, seed {seed}"), o.base_steps);
+    let stage = format!("seed {seed}, base");
+    monitor.begin(&stage, o.base_steps);
     for step in 0..o.base_steps {
         if monitor.stopped() {
             break;
@@ -63,9 +64,9 @@ pub fn train(config: &Config, chain: &Chain, seed: u64, monitor: &dyn Monitor) -
             });
             mean = 0.0;
         }
-        monitor.advance(step + 1);
+        monitor.advance(&stage, step + 1);
     }
-    monitor.end();
+    monitor.end(&stage);
     net
 }
 
@@ -82,30 +83,34 @@ fn draw_time(schedule: Schedule, uniform: f64) -> (f64, f64) {
     (t, 4.0 / ((1.0 - v) * schedule.lambda(t)))
 }
 
-/// The rows of a step: times spread evenly by the golden ratio, within the step and over the
-/// steps; `x_1 ~ p_1` and `x_t ~ p_{t|1}`.
+/// The rows of a step and their weights: times spread evenly by the golden ratio, within the step
+/// and over the steps, and `x_t ~ p_t`.
 fn draw_rows(config: &Config, chain: &Chain, seed: u64, step: u64) -> (Rows, Vec<f64>) {
-    let count = config.options().rows as u64;
+    let count = config.options().base_rows as u64;
     let key = Key::new(seed, Purpose::Data);
     let (mut rows, mut weights) = (Rows::default(), Vec::new());
     for i in 0..count {
-        let mut rng = key.at(step, i);
         let spread = ((step * count + i) as f64 * GOLDEN).fract();
         let (t, weight) = draw_time(chain.path().schedule(), spread);
-        let level = chain.path().schedule().level(t);
-        let mut x = chain.state_of(categorical(&mut rng, chain.target()));
-        for d in 0..chain.states().coords() {
-            if uniform(&mut rng) < level.survival {
-                let noise: Vec<f64> = (0..chain.states().symbols())
-                    .map(|s| chain.path().source(d, s))
-                    .collect();
-                x = chain.states().with(x, d, categorical(&mut rng, &noise));
-            }
-        }
+        let x = draw_state(chain, t, &mut key.at(step, i));
         rows.push(chain, x, t, t);
         weights.push(weight / count as f64);
     }
     (rows, weights)
+}
+
+/// `x_1 ~ p_1`, then `x_t ~ p_{t|1}`.
+pub fn draw_state(chain: &Chain, t: f64, rng: &mut impl Rng) -> usize {
+    let (states, path) = (chain.states(), chain.path());
+    let noise = path.schedule().survival(t);
+    let mut x = chain.state_of(categorical(rng, chain.target()));
+    for d in 0..states.coords() {
+        if uniform(rng) < noise {
+            let source: Vec<f64> = (0..states.symbols()).map(|s| path.source(d, s)).collect();
+            x = states.with(x, d, categorical(rng, &source));
+        }
+    }
+    x
 }
 
 /// Eq. training-posterior over the rows, with the expectation over `x_1` given `x_t` taken

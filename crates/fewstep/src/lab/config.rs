@@ -6,8 +6,9 @@ use serde_json::json;
 
 use crate::objective::{Objective, Transport};
 
-/// Most states over which training enumerates.
-pub const MAX_TRAINING_STATES: usize = 4096;
+/// Most states of an experiment: the exact law takes `N^2` products a sampler step, and the
+/// kernels of all steps are held at once.
+pub const MAX_STATES: usize = 4096;
 
 /// The noise the path starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,35 @@ pub struct Recipe {
     /// The correction.
     pub training: Training,
     /// The gain.
-    pub gain: f64,
+    pub gain: GainRule,
     /// The temperature.
     pub temperature: f64,
+}
+
+/// A gain that depends on the number of steps alone: `constant + inverse / K`. Longer steps leave
+/// more dependence error, which a larger gain offsets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GainRule {
+    /// The gain of many steps.
+    pub constant: f64,
+    /// What a single step adds.
+    pub inverse: f64,
+}
+
+impl GainRule {
+    /// The gain at `steps` steps.
+    pub fn at(self, steps: usize) -> f64 {
+        self.constant + self.inverse / steps as f64
+    }
+}
+
+impl std::fmt::Display for GainRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.inverse {
+            0.0 => write!(f, "{}", self.constant),
+            inverse => write!(f, "{}+{inverse}/K", self.constant),
+        }
+    }
 }
 
 /// The experiment as typed.
@@ -67,18 +94,18 @@ pub struct Options {
     /// Its peak learning rate.
     pub base_rate: f64,
     /// Rows of a base step.
-    pub rows: usize,
+    pub base_rows: usize,
     /// Training steps of each correction.
     pub correction_steps: u64,
     /// Its peak learning rate.
     pub correction_rate: f64,
-    /// Pairs `(t, r)` a correction step, each with all states.
-    pub pairs: usize,
-    /// Share of the pairs with `r = t`.
+    /// Rows of a correction step with exact transport; with draws, which cost less, more.
+    pub correction_rows: usize,
+    /// Share of these rows with `r = t`.
     pub boundary: f64,
     /// The corrections to train.
     pub trainings: Vec<Training>,
-    /// Gains at which each correction is sampled, beside 1.
+    /// Gains at which the first correction is sampled, beside 1.
     pub gains: Vec<f64>,
     /// Temperatures at which the base is sampled, beside 1.
     pub temperatures: Vec<f64>,
@@ -93,7 +120,7 @@ impl Default for Options {
             objective,
             transport,
         };
-        let linear = training(Objective::Linear, Transport::Exact);
+        let linear = training(Objective::Linear, Transport::Draws(1));
         Self {
             target: Target::PAPER,
             symbols: 4,
@@ -107,22 +134,24 @@ impl Default for Options {
             depth: 4,
             base_steps: 12_000,
             base_rate: 2e-3,
-            rows: 256,
+            base_rows: 128,
             correction_steps: 3_000,
             correction_rate: 2e-3,
-            pairs: 2,
+            correction_rows: 48,
             boundary: 0.25,
             trainings: vec![
                 linear,
-                training(Objective::Linear, Transport::Draws(1)),
+                training(Objective::Linear, Transport::Exact),
                 training(Objective::P, Transport::Exact),
-                training(Objective::P, Transport::Draws(1)),
             ],
             gains: vec![2.0, 3.0],
             temperatures: vec![0.9, 0.8],
             recipe: Some(Recipe {
                 training: linear,
-                gain: 4.0,
+                gain: GainRule {
+                    constant: 2.25,
+                    inverse: 7.0,
+                },
                 temperature: 0.95,
             }),
         }
@@ -159,11 +188,11 @@ impl Config {
         });
         let path = Path::new(options.schedule, process, options.symbols)?;
         let states = Space::new(path.state_symbols(), options.coords)?;
-        if states.len() > MAX_TRAINING_STATES {
+        if states.len() > MAX_STATES {
             return Err(Error::TooManyStates {
                 symbols: states.symbols(),
                 coords: states.coords(),
-                limit: MAX_TRAINING_STATES,
+                limit: MAX_STATES,
             }
             .into());
         }
@@ -187,8 +216,12 @@ impl Config {
         let positive = [
             ("the width", options.width, 8192),
             ("the number of hidden layers", options.depth, 32),
-            ("the number of rows", options.rows, 1 << 20),
-            ("the number of pairs", options.pairs, 1024),
+            ("the rows of a base step", options.base_rows, 1 << 20),
+            (
+                "the rows of a correction step",
+                options.correction_rows,
+                1 << 20,
+            ),
         ];
         for (what, value, most) in positive {
             if !(1..=most).contains(&value) {
@@ -222,7 +255,7 @@ impl Config {
         }
         if !(0.0..1.0).contains(&options.boundary) {
             return invalid(format!(
-                "the share of pairs with r = t is {}; it must be at least 0 and below 1",
+                "the share of rows with r = t is {}; it must be at least 0 and below 1",
                 options.boundary
             ));
         }
@@ -253,8 +286,18 @@ impl Config {
                     r.training.name()
                 ));
             }
-            if !(0.0..=100.0).contains(&r.gain) || !(0.01..=100.0).contains(&r.temperature) {
-                return invalid("the recipe's gain or temperature is out of range".into());
+            let gains = grids.iter().map(|g| r.gain.at(g.steps()));
+            if let Some(gain) = gains.into_iter().find(|g| !(0.0..=100.0).contains(g)) {
+                return invalid(format!(
+                    "the recipe's gain {} is {gain} at some K; it must be between 0 and 100",
+                    r.gain
+                ));
+            }
+            if !(0.01..=100.0).contains(&r.temperature) {
+                return invalid(format!(
+                    "the recipe's temperature is {}; it must be between 0.01 and 100",
+                    r.temperature
+                ));
             }
         }
         Ok(Self {
@@ -312,11 +355,11 @@ impl Config {
             "width": o.width,
             "base steps": o.base_steps,
             "base learning rate": o.base_rate,
-            "rows a base step": o.rows,
+            "rows of a base step": o.base_rows,
             "correction steps": o.correction_steps,
             "correction learning rate": o.correction_rate,
-            "pairs a step": o.pairs,
-            "share of pairs at r = t": o.boundary,
+            "rows of a correction step": o.correction_rows,
+            "share of rows at r = t": o.boundary,
             "corrections": o.trainings.iter().map(Training::name).collect::<Vec<_>>(),
             "recipe": o.recipe.map(|r| format!(
                 "{}, gain {}, temperature {}", r.training.name(), r.gain, r.temperature)),

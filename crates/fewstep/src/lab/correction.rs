@@ -1,19 +1,28 @@
-//! Trains corrections on a frozen base: all of them on the same pairs, side by side, so that they
-//! differ by their objective alone and share the base's forward pass and derivative.
+//! Trains corrections on a frozen base, side by side: those with the same transport on the same
+//! rows, so that they differ by their objective alone and share the base's forward pass and
+//! derivative.
 
 use fewstep_ctmc::{
     Chain,
-    random::{Key, Purpose, categorical, index, uniform},
-    transport,
+    random::{Key, Purpose, quantile, uniform},
 };
-use fewstep_nn::{Adam, Batch, Conditioned, Conditioning, Pass, adam::cosine_rate};
+use fewstep_nn::{Adam, Conditioned, Conditioning, Pass, adam::cosine_rate};
 
 use super::{
     Config, Metric, Monitor, Training,
-    base::{REPORT_EVERY, shape},
+    base::{REPORT_EVERY, draw_state, shape},
     batch::{LAST_TIME, Rows, predict, predict_tangent},
+    jumps::Jumps,
 };
 use crate::objective::{Pair, Row, Transport, loss};
+
+/// Multiples of these cover the unit cube evenly (powers of the root of `x^5 = x + 1`).
+const KRONECKER: [f64; 4] = [
+    0.856_674_883_854_502_9,
+    0.733_891_856_627_126_1,
+    0.628_706_721_037_808_6,
+    0.538_597_257_226_120_3,
+];
 
 /// A trained correction.
 pub struct Correction {
@@ -29,6 +38,7 @@ struct Student {
     net: Conditioned<f32>,
     adam: Adam<f32>,
     pass: Pass<f32>,
+    jump_pass: Pass<f32>,
     loss: f64,
     residual: f64,
 }
@@ -45,45 +55,41 @@ pub fn train(
     let mut students: Vec<Student> = o
         .trainings
         .iter()
-        .map(|&training| {
-            let net = Conditioned::new(
-                Conditioning::Interval,
-                shape(chain),
-                &vec![o.width; o.depth],
-                seed,
-            );
-            Student {
-                training,
-                adam: Adam::new(net.parameters().len()),
-                net,
-                pass: Pass::default(),
-                loss: 0.0,
-                residual: 0.0,
-            }
-        })
+        .map(|&training| Student::new(config, chain, training, seed))
         .collect();
-    let mut base_pass = Pass::default();
-    monitor.begin(&format!("corrections, seed {seed}"), o.correction_steps);
+    let mut groups = Vec::new();
+    for &Training { transport, .. } in &o.trainings {
+        if !groups.contains(&transport) {
+            groups.push(transport);
+        }
+    }
+    let (mut pass, mut jump_pass) = (Pass::default(), Pass::default());
+    let stage = format!("seed {seed}, corrections");
+    monitor.begin(&stage, o.correction_steps);
     for step in 0..o.correction_steps {
         if monitor.stopped() {
             break;
         }
         let rate = cosine_rate(o.correction_rate, 100, step, o.correction_steps);
-        let pairs = draw_pairs(config, seed, step);
-        if !pairs.is_empty() {
-            let rows = Rows::all_states(chain, &pairs);
-            base.evaluate(rows.batch(), true, &mut base_pass);
-            let posterior = predict(chain, rows.states(), &base_pass.logits, 1.0);
+        for &transport in &groups {
+            let rows = draw_rows(config, chain, transport, seed, step);
+            base.evaluate(rows.batch(), true, &mut pass);
+            let posterior = predict(chain, rows.states(), &pass.logits, 1.0);
+            let key = Key::new(seed, Purpose::Jump);
+            let jumps = Jumps::new(chain, transport, &rows, &posterior, (&key, step));
+            base.evaluate(jumps.rows.batch(), false, &mut jump_pass);
+            let frozen = Frozen {
+                chain,
+                rows: &rows,
+                posterior: &posterior,
+                base: &pass,
+                jumps: &jumps,
+                base_at_jumps: &jump_pass,
+            };
             for student in &mut students {
-                let jumps = Jumps { seed, step };
-                let frozen = Frozen {
-                    chain,
-                    pairs: &pairs,
-                    rows: &rows,
-                    posterior: &posterior,
-                    base: &base_pass,
-                };
-                student.update(&frozen, jumps, rate);
+                if student.training.transport == transport {
+                    student.update(&frozen, rate);
+                }
             }
         }
         if (step + 1) % REPORT_EVERY == 0 {
@@ -91,9 +97,9 @@ pub fn train(
                 student.report(seed, step + 1, rate, monitor);
             }
         }
-        monitor.advance(step + 1);
+        monitor.advance(&stage, step + 1);
     }
-    monitor.end();
+    monitor.end(&stage);
     students
         .into_iter()
         .map(|s| Correction {
@@ -103,102 +109,126 @@ pub fn train(
         .collect()
 }
 
-/// The pairs `(t, r)` of a step: steps of the evaluation grids, `t` at their start in half of them
-/// and anywhere inside in the others, so that `d_t` is constrained too.
+/// The rows of a step: `(t, r)` are steps of the evaluation grids, `t` at their start in half of
+/// them and anywhere inside in the others, so that `d_t` is constrained too; `x_t ~ p_t`.
 ///
 /// A step of a grid is drawn with probability proportional to `omega_{t,r}`, its share of all
 /// jumps, and its rows carry `1/lambda_t`: the loss' own weight `lambda_t` is had by drawing and
-/// not by weighing, which bounds the gradient near data. Pairs with `r = t` count but are left
+/// not by weighing, which bounds the gradient near data. Rows with `r = t` count but are left
 /// out: correction and gradient are zero there by construction.
-fn draw_pairs(config: &Config, seed: u64, step: u64) -> Vec<(f64, f64)> {
+fn draw_rows(config: &Config, chain: &Chain, transport: Transport, seed: u64, step: u64) -> Rows {
     let o = config.options();
-    let key = Key::new(seed, Purpose::Time);
+    let count = row_count(config, transport) as u64;
+    let mut offset = Key::new(seed, Purpose::Time).at(0, 0);
+    let offsets: [f64; 4] = std::array::from_fn(|_| uniform(&mut offset));
+    let data = Key::new(seed, Purpose::Data);
     let grids = config.grids();
-    (0..o.pairs as u64)
-        .filter_map(|i| {
-            let mut rng = key.at(step, i);
-            let grid = &grids[index(&mut rng, grids.len())];
-            let jumps: Vec<f64> = grid
-                .intervals()
-                .map(|(t, r)| o.schedule.omega(t, r))
-                .collect();
-            let k = categorical(&mut rng, &jumps);
-            let (start, r) = (grid.points()[k], grid.points()[k + 1]);
-            let (kind, inside) = (uniform(&mut rng), uniform(&mut rng));
-            let t = if kind < 0.5 + 0.5 * o.boundary {
-                start
-            } else {
-                start + (r - start) * inside
-            };
-            (kind >= o.boundary).then_some((t.min(LAST_TIME), r))
-        })
-        .collect()
+    let mut rows = Rows::default();
+    for i in 0..count {
+        let number = (step * count + i) as f64;
+        let spread = |axis: usize| (offsets[axis] + number * KRONECKER[axis]).fract();
+        let grid = &grids[(spread(0) * grids.len() as f64) as usize];
+        let jumps: Vec<f64> = grid
+            .intervals()
+            .map(|(t, r)| o.schedule.omega(t, r))
+            .collect();
+        let k = quantile(&jumps, spread(1));
+        let (start, r) = (grid.points()[k], grid.points()[k + 1]);
+        let kind = spread(2);
+        let t = if kind < 0.5 + 0.5 * o.boundary {
+            start
+        } else {
+            start + (r - start) * spread(3)
+        };
+        if kind >= o.boundary {
+            let t = t.min(LAST_TIME);
+            // The base's data are at the addresses of its own steps.
+            let x = draw_state(chain, t, &mut data.at(o.base_steps + step, i));
+            rows.push(chain, x, t, r);
+        }
+    }
+    rows
 }
 
-/// What all students of a step share.
+/// The rows of a step such that every transport spends about the same number of network
+/// evaluations: an exact row has `D (S - 1)` jumps, a drawn one as many as there are draws.
+fn row_count(config: &Config, transport: Transport) -> usize {
+    let o = config.options();
+    let all = o.coords * (o.symbols - 1) + 1;
+    match transport {
+        Transport::Exact => o.correction_rows,
+        Transport::Draws(n) => (o.correction_rows * all).div_ceil(n as usize + 1),
+    }
+}
+
+/// What the students of one transport share in a step.
 struct Frozen<'a> {
     chain: &'a Chain,
-    pairs: &'a [(f64, f64)],
     rows: &'a Rows,
-    /// The base's posterior `[P, N, D, S]`.
+    /// The base's posterior at the rows, `[R, D, S]`.
     posterior: &'a [f64],
     base: &'a Pass<f32>,
-}
-
-/// The address of a step's jumps.
-#[derive(Clone, Copy)]
-struct Jumps {
-    seed: u64,
-    step: u64,
+    jumps: &'a Jumps,
+    base_at_jumps: &'a Pass<f32>,
 }
 
 impl Student {
-    fn update(&mut self, frozen: &Frozen, jumps: Jumps, rate: f64) {
-        let Frozen { chain, .. } = *frozen;
-        let batch: Batch = frozen.rows.batch();
-        self.net.evaluate(batch, true, &mut self.pass);
-        let sum =
-            |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a + b).collect() };
-        let prediction = predict(
-            chain,
-            frozen.rows.states(),
-            &sum(&frozen.base.logits, &self.pass.logits),
-            1.0,
-        );
-        let tangent = predict_tangent(
-            chain,
-            frozen.rows.states(),
-            &prediction,
-            &sum(&frozen.base.tangent, &self.pass.tangent),
-        );
-        let table = prediction.len() / frozen.pairs.len();
+    fn new(config: &Config, chain: &Chain, training: Training, seed: u64) -> Self {
+        let o = config.options();
+        let hidden = vec![o.width; o.depth];
+        let net = Conditioned::new(Conditioning::Interval, shape(chain), &hidden, seed);
+        Self {
+            training,
+            adam: Adam::new(net.parameters().len()),
+            net,
+            pass: Pass::default(),
+            jump_pass: Pass::default(),
+            loss: 0.0,
+            residual: 0.0,
+        }
+    }
+
+    fn update(&mut self, frozen: &Frozen, rate: f64) {
+        let Frozen {
+            chain, rows, jumps, ..
+        } = *frozen;
+        if rows.states().is_empty() {
+            return;
+        }
+        self.net.evaluate(rows.batch(), true, &mut self.pass);
+        self.net
+            .evaluate(jumps.rows.batch(), false, &mut self.jump_pass);
+        let logits = sum(&frozen.base.logits, &self.pass.logits);
+        let tangent = sum(&frozen.base.tangent, &self.pass.tangent);
+        let prediction = predict(chain, rows.states(), &logits, 1.0);
+        let tangent = predict_tangent(chain, rows.states(), &prediction, &tangent);
+        let there = sum(&frozen.base_at_jumps.logits, &self.jump_pass.logits);
+        let there = predict(chain, jumps.rows.states(), &there, 1.0);
+        let gamma = jumps.gamma(chain, rows, frozen.posterior, &prediction, &there);
+
+        let schedule = chain.path().schedule();
         let coords = chain.states().coords();
         let width = coords * chain.path().symbols();
         let mut gradient = vec![0.0; prediction.len()];
-        for (i, &(t, r)) in frozen.pairs.iter().enumerate() {
-            let tables = i * table..(i + 1) * table;
-            let (posterior, p) = (&frozen.posterior[tables.clone()], &prediction[tables]);
-            let gamma = gamma(chain, self.training.transport, posterior, p, jumps, i);
-            let law = chain.marginal(chain.path().schedule().level(t));
-            let pair = Pair::new(chain.path().schedule(), t, r);
-            for (x, mass) in law.iter().enumerate() {
-                let here = x * width..(x + 1) * width;
-                let global = i * table + here.start..i * table + here.end;
-                let row = Row {
-                    pair,
-                    x: frozen.rows.x(x, coords),
-                    carry_over: chain.path().mask().is_some(),
-                    prediction: &p[here.clone()],
-                    tangent: &tangent[global.clone()],
-                    posterior: &posterior[here.clone()],
-                    gamma: &gamma[here.clone()],
-                    label: &posterior[here],
-                };
-                let weight = mass / (pair.lambda * frozen.pairs.len() as f64);
-                let value = loss(self.training.objective, &row, weight, &mut gradient[global]);
-                self.loss += value / REPORT_EVERY as f64;
-                self.residual += weight * row.identity_residual() / REPORT_EVERY as f64;
-            }
+        for (i, gradient) in gradient.chunks_exact_mut(width).enumerate() {
+            let (t, r) = (rows.batch().t[i], rows.batch().r[i]);
+            let table = i * width..(i + 1) * width;
+            let row = Row {
+                pair: Pair::new(schedule, t, r),
+                x: rows.x(i, coords),
+                carry_over: chain.path().mask().is_some(),
+                prediction: &prediction[table.clone()],
+                tangent: &tangent[table.clone()],
+                posterior: &frozen.posterior[table.clone()],
+                gamma: &gamma[table],
+                // The expectation over x_1 given x_t, by enumeration.
+                label: &chain.posterior_at(schedule.level(t), rows.states()[i]),
+            };
+            let share = (rows.states().len() as f64).recip();
+            let weight = share / row.pair.lambda;
+            let value = loss(self.training.objective, &row, weight, gradient);
+            self.loss += value / REPORT_EVERY as f64;
+            self.residual += share * row.identity_residual() / REPORT_EVERY as f64;
         }
         let gradient = self.net.backward(&gradient, &mut self.pass);
         self.adam.update(self.net.parameters_mut(), gradient, rate);
@@ -218,52 +248,6 @@ impl Student {
     }
 }
 
-/// `Gamma` (eq. Gamma) over all states, `[N, D, S]`: exactly, or the mean of `n` single jumps per
-/// state. The perturbed states are states too, so a jump costs no further network evaluation here.
-fn gamma(
-    chain: &Chain,
-    transport: Transport,
-    posterior: &[f64],
-    prediction: &[f64],
-    jumps: Jumps,
-    pair: usize,
-) -> Vec<f64> {
-    let local = |mut c: Vec<f64>| {
-        for ((c, p), q) in c.iter_mut().zip(prediction).zip(posterior) {
-            *c += p - q;
-        }
-        c
-    };
-    let Transport::Draws(draws) = transport else {
-        return local(transport::c_term(chain.states(), posterior, prediction));
-    };
-    let (states, symbols) = (chain.states(), chain.path().symbols());
-    let coords = states.coords();
-    let width = coords * symbols;
-    let key = Key::new(jumps.seed, Purpose::Jump);
-    let share = f64::from(draws).recip();
-    let mut c = vec![0.0; prediction.len()];
-    for (x, out) in c.chunks_exact_mut(width).enumerate() {
-        let mut rng = key.at(jumps.step, (pair * states.len() + x) as u64);
-        let table = |y: usize| &prediction[y * width..(y + 1) * width];
-        // The coordinates that may jump: on the masked path only masked ones change anything.
-        let movable: Vec<usize> = (0..coords)
-            .filter(|&d| chain.path().mask().is_none_or(|m| states.symbol(x, d) == m))
-            .collect();
-        for _ in (0..draws).filter(|_| !movable.is_empty()) {
-            let e = movable[index(&mut rng, movable.len())];
-            let row = &posterior[x * width + e * symbols..][..symbols];
-            let y = states.with(x, e, categorical(&mut rng, row));
-            if chain.path().mask().is_none() {
-                transport::draw_c(coords, table(x), table(y), share, out);
-            } else {
-                let masked = movable.len();
-                transport::draw_c_cross(masked, e, coords, table(x), table(y), share, out);
-            }
-        }
-    }
-    match chain.path().mask() {
-        None => local(c),
-        Some(_) => c,
-    }
+fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
 }

@@ -45,45 +45,39 @@ pub fn steps(chain: &Chain, grids: &[Grid]) -> Result<Steps, Error> {
         .enumerate()
         .map(|(i, p)| (p.to_bits(), i))
         .collect();
-    Ok(grids
-        .iter()
-        .map(|grid| {
-            let intervals: Vec<_> = grid.intervals().collect();
-            intervals
-                .into_par_iter()
-                .map(|(t, r)| {
-                    let pieces = &pieces[place[&t.to_bits()]..place[&r.to_bits()]];
-                    let whole = pieces[1..]
-                        .iter()
-                        .fold(pieces[0].clone(), |p, next| p.product(next));
-                    Step {
-                        t,
-                        r,
-                        marginals: project(&whole, chain.states()),
-                        propagator: Some(whole),
-                    }
-                })
-                .collect()
+    each(grids, |t, r| {
+        let pieces = &pieces[place[&t.to_bits()]..place[&r.to_bits()]];
+        let whole = pieces[1..]
+            .iter()
+            .fold(pieces[0].clone(), |p, next| p.product(next));
+        Ok(Step {
+            t,
+            r,
+            marginals: project(&whole, chain.states()),
+            propagator: Some(whole),
         })
-        .collect())
+    })
 }
 
 fn marginals_only(chain: &Chain, grids: &[Grid]) -> Result<Steps, Error> {
-    grids
-        .iter()
-        .map(|grid| {
-            let intervals: Vec<_> = grid.intervals().collect();
-            intervals
-                .into_par_iter()
-                .map(|(t, r)| {
-                    Ok(Step {
-                        t,
-                        r,
-                        marginals: propagator::marginals(chain, t, r)?,
-                        propagator: None,
-                    })
-                })
-                .collect()
+    each(grids, |t, r| {
+        Ok(Step {
+            t,
+            r,
+            marginals: propagator::marginals(chain, t, r)?,
+            propagator: None,
         })
-        .collect()
+    })
+}
+
+/// `make(t, r)` for each step of each grid.
+fn each(
+    grids: &[Grid],
+    make: impl Fn(f64, f64) -> Result<Step, Error> + Sync,
+) -> Result<Steps, Error> {
+    let steps = |grid: &Grid| {
+        let intervals: Vec<_> = grid.intervals().collect();
+        intervals.into_par_iter().map(|(t, r)| make(t, r)).collect()
+    };
+    grids.iter().map(steps).collect()
 }

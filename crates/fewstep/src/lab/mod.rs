@@ -15,9 +15,10 @@ mod correction;
 mod evaluate;
 mod exact;
 mod experiment;
+mod jumps;
 mod monitor;
 mod paper;
 
-pub use config::{Config, ConfigError, Options, Recipe, SourceKind, Training};
+pub use config::{Config, ConfigError, GainRule, Options, Recipe, SourceKind, Training};
 pub use experiment::run;
 pub use monitor::{Metric, Monitor, Silent};

@@ -24,10 +24,10 @@ pub struct Metric {
 pub trait Monitor: Sync {
     /// A stage of `total` units begins.
     fn begin(&self, stage: &str, total: u64);
-    /// `done` of its units are done.
-    fn advance(&self, done: u64);
+    /// `done` of its units are done. Stages of different seeds run side by side.
+    fn advance(&self, stage: &str, done: u64);
     /// The stage has ended.
-    fn end(&self);
+    fn end(&self, stage: &str);
     /// A measurement of training.
     fn metric(&self, metric: &Metric);
     /// Whether to stop here and report what there is.
@@ -39,8 +39,8 @@ pub struct Silent;
 
 impl Monitor for Silent {
     fn begin(&self, _: &str, _: u64) {}
-    fn advance(&self, _: u64) {}
-    fn end(&self) {}
+    fn advance(&self, _: &str, _: u64) {}
+    fn end(&self, _: &str) {}
     fn metric(&self, _: &Metric) {}
     fn stopped(&self) -> bool {
         false
