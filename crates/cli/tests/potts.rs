@@ -1,5 +1,7 @@
 //! `fewstep potts` as a user types it.
 
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
 use std::{
     path::Path,
     process::{Command, Stdio},

@@ -1,6 +1,8 @@
 //! The exact few-step errors against an independent implementation (`golden/generate.py`: numpy,
 //! and scipy's integrator).
 
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
 use fewstep_ctmc::{Chain, Grid, Path, Process, Schedule, Source, divergence, law, propagator};
 
 #[test]

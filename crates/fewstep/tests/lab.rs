@@ -1,5 +1,7 @@
 //! Small experiments that really train, against the oracles of the same chain.
 
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fewstep::{
@@ -198,6 +200,39 @@ fn a_stopped_experiment_reports_what_it_has() {
         for row in &report.table {
             assert!(row.tv.is_finite() && (1..=2).contains(&row.tv_seeds.len()));
         }
+    }
+}
+
+/// Every schedule trains, those with `lambda_0 = 0` too.
+#[test]
+fn every_schedule_trains() {
+    for schedule in [
+        Schedule::Cosine,
+        Schedule::Polynomial(2.0),
+        Schedule::LogLinear { eps: 1e-3 },
+        Schedule::Arccos,
+    ] {
+        let options = Options {
+            schedule,
+            symbols: 2,
+            base_steps: 600,
+            correction_steps: 300,
+            recipe: None,
+            ..small()
+        };
+        let report = run(&Config::new(options).unwrap(), &Silent).unwrap();
+        let posterior = tv(&report, "exact-posterior", "", 1.0, 4);
+        let marginals = tv(&report, "exact-marginals", "", 1.0, 4);
+        let base = tv(&report, "base", "", 1.0, 4);
+        let dag = tv(&report, "dag", "exact", 1.0, 4);
+        assert!(
+            (base - posterior).abs() < 0.03,
+            "{schedule:?}: {base} {posterior}"
+        );
+        assert!(
+            (dag - marginals).abs() < 0.03,
+            "{schedule:?}: {dag} {marginals}"
+        );
     }
 }
 

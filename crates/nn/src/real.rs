@@ -68,7 +68,7 @@ impl Real for f32 {
         let p = p * f + 8.333_452e-3;
         let p = p * f + 4.166_579_6e-2;
         let p = p * f + 1.666_666_5e-1;
-        let p = p * f + 5.000_000_1e-1;
+        let p = p * f + 0.5;
         let p = p * f * f + f + 1.0;
         // The low bits of `shifted` hold n; moved into the exponent they are 2^n.
         p * f32::from_bits(shifted.to_bits().wrapping_add(127) << 23)

@@ -8,7 +8,7 @@ use fewstep_nn::{Adam, Conditioned, Conditioning, Pass, adam::cosine_rate};
 use rayon::prelude::*;
 
 use super::{
-    Config, Metric, Monitor,
+    Config, LabError, Metric, Monitor,
     batch::{LAST_TIME, Rows, predict},
 };
 use crate::objective::{Objective, Pair, Row, loss};
@@ -29,7 +29,12 @@ pub fn shape(chain: &Chain) -> (usize, usize, usize) {
 }
 
 /// The trained denoiser `p_{1|t}`; a half-trained one if stopped.
-pub fn train(config: &Config, chain: &Chain, seed: u64, monitor: &dyn Monitor) -> Conditioned<f32> {
+pub fn train(
+    config: &Config,
+    chain: &Chain,
+    seed: u64,
+    monitor: &dyn Monitor,
+) -> Result<Conditioned<f32>, LabError> {
     let o = config.options();
     let mut net = Conditioned::new(
         Conditioning::Instant,
@@ -49,6 +54,10 @@ pub fn train(config: &Config, chain: &Chain, seed: u64, monitor: &dyn Monitor) -
         let (rows, weights) = draw_rows(config, chain, seed, step);
         net.evaluate(rows.batch(), false, &mut pass);
         let (value, gradient) = posterior_loss(chain, &rows, &weights, &pass.logits);
+        if !value.is_finite() {
+            let stage = "base".into();
+            return Err(LabError::Diverged { stage, seed, step });
+        }
         let gradient = net.backward(&gradient, &mut pass);
         let rate = cosine_rate(o.base_rate, 100, step, o.base_steps);
         adam.update(net.parameters_mut(), gradient, rate);
@@ -67,7 +76,7 @@ pub fn train(config: &Config, chain: &Chain, seed: u64, monitor: &dyn Monitor) -
         monitor.advance(&stage, step + 1);
     }
     monitor.end(&stage);
-    net
+    Ok(net)
 }
 
 /// A time and the weight of its rows, from a number uniform on `[0, 1)`.
@@ -90,7 +99,8 @@ fn draw_rows(config: &Config, chain: &Chain, seed: u64, step: u64) -> (Rows, Vec
     let key = Key::new(seed, Purpose::Data);
     let (mut rows, mut weights) = (Rows::default(), Vec::new());
     for i in 0..count {
-        let spread = ((step * count + i) as f64 * GOLDEN).fract();
+        // Half a step off zero: some schedules have lambda_0 = 0, where a time has no weight.
+        let spread = (((step * count + i) as f64 + 0.5) * GOLDEN).fract();
         let (t, weight) = draw_time(chain.path().schedule(), spread);
         let x = draw_state(chain, t, &mut key.at(step, i));
         rows.push(chain, x, t, t);

@@ -1,10 +1,24 @@
 //! Rows to train on, and how tables over them follow from logits.
 
-use fewstep_ctmc::Chain;
+use fewstep_ctmc::{Chain, Schedule};
 use fewstep_nn::{Batch, softmax};
 
 /// The last time at which a network is trained; `lambda_t` is infinite at 1.
 pub const LAST_TIME: f64 = 0.999;
+
+/// The time that stands for 0 where `lambda_0 = 0` (cosine, polynomial): there the identity says
+/// nothing of `p~`, which follows by continuity.
+const FIRST_TIME: f64 = 1e-3;
+
+/// `t`, moved to where a network can be trained.
+pub fn trainable_time(schedule: Schedule, t: f64) -> f64 {
+    let t = t.min(LAST_TIME);
+    if schedule.lambda(t) > 0.0 {
+        t
+    } else {
+        FIRST_TIME
+    }
+}
 
 /// Rows `(x, t, r)`.
 #[derive(Default)]

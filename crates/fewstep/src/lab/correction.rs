@@ -9,9 +9,9 @@ use fewstep_ctmc::{
 use fewstep_nn::{Adam, Conditioned, Conditioning, Pass, adam::cosine_rate};
 
 use super::{
-    Config, Metric, Monitor, Training,
+    Config, LabError, Metric, Monitor, Training,
     base::{REPORT_EVERY, draw_state, shape},
-    batch::{LAST_TIME, Rows, predict, predict_tangent},
+    batch::{Rows, predict, predict_tangent, trainable_time},
     jumps::Jumps,
 };
 use crate::objective::{Pair, Row, Transport, loss};
@@ -50,7 +50,7 @@ pub fn train(
     base: &Conditioned<f32>,
     seed: u64,
     monitor: &dyn Monitor,
-) -> Vec<Correction> {
+) -> Result<Vec<Correction>, LabError> {
     let o = config.options();
     let mut students: Vec<Student> = o
         .trainings
@@ -89,6 +89,10 @@ pub fn train(
             for student in &mut students {
                 if student.training.transport == transport {
                     student.update(&frozen, rate);
+                    if !student.loss.is_finite() {
+                        let stage = student.training.name();
+                        return Err(LabError::Diverged { stage, seed, step });
+                    }
                 }
             }
         }
@@ -100,21 +104,20 @@ pub fn train(
         monitor.advance(&stage, step + 1);
     }
     monitor.end(&stage);
-    students
-        .into_iter()
-        .map(|s| Correction {
-            training: s.training,
-            net: s.net,
-        })
-        .collect()
+    let trained = students.into_iter().map(|s| Correction {
+        training: s.training,
+        net: s.net,
+    });
+    Ok(trained.collect())
 }
 
 /// The rows of a step: `(t, r)` are steps of the evaluation grids, `t` at their start in half of
 /// them and anywhere inside in the others, so that `d_t` is constrained too; `x_t ~ p_t`.
 ///
 /// A step of a grid is drawn with probability proportional to `omega_{t,r}`, its share of all
-/// jumps, and its rows carry `1/lambda_t`: the loss' own weight `lambda_t` is had by drawing and
-/// not by weighing, which bounds the gradient near data. Rows with `r = t` count but are left
+/// jumps, and a row carries `min(1/lambda_t, (r - t)/omega_{t,r})`: the loss' own weight
+/// `lambda_t` is had by drawing and not by weighing, which bounds the gradient near data, and
+/// still vanishes where `lambda_t` does. On the linear schedule the two are equal. Rows with `r = t` count but are left
 /// out: correction and gradient are zero there by construction.
 fn draw_rows(config: &Config, chain: &Chain, transport: Transport, seed: u64, step: u64) -> Rows {
     let o = config.options();
@@ -141,7 +144,7 @@ fn draw_rows(config: &Config, chain: &Chain, transport: Transport, seed: u64, st
             start + (r - start) * spread(3)
         };
         if kind >= o.boundary {
-            let t = t.min(LAST_TIME);
+            let t = trainable_time(o.schedule, t);
             // The base's data are at the addresses of its own steps.
             let x = draw_state(chain, t, &mut data.at(o.base_steps + step, i));
             rows.push(chain, x, t, r);
@@ -225,7 +228,7 @@ impl Student {
                 label: &chain.posterior_at(schedule.level(t), rows.states()[i]),
             };
             let share = (rows.states().len() as f64).recip();
-            let weight = share / row.pair.lambda;
+            let weight = share * row.pair.mu.max(row.pair.lambda).recip();
             let value = loss(self.training.objective, &row, weight, gradient);
             self.loss += value / REPORT_EVERY as f64;
             self.residual += share * row.identity_residual() / REPORT_EVERY as f64;

