@@ -339,6 +339,21 @@ impl Config {
             && o.grid.is_none()
     }
 
+    /// What the experiment is about, in a line.
+    pub fn title(&self) -> String {
+        let o = &self.options;
+        let target = match o.target {
+            Target::Potts { beta, .. } => format!("a Potts law, beta {beta}"),
+            Target::Markov { .. } => "a Markov chain".into(),
+            Target::RandomEnergy { sigma } => format!("random energies, sigma {sigma}"),
+            Target::Repelling { beta } => format!("repelling pairs, beta {beta}"),
+        };
+        format!(
+            "Few-step sampling of {target}, {} symbols, {} coordinates",
+            o.symbols, o.coords
+        )
+    }
+
     /// All options, for the report.
     pub fn to_json(&self) -> serde_json::Value {
         let o = &self.options;

@@ -200,7 +200,7 @@ fn report(config: &Config, lines: &Lines, partial: bool) -> Report {
         }
     }
     Report {
-        title: "Few-step sampling of an enumerable target".into(),
+        title: config.title(),
         partial,
         conventions: "t = 0 is noise, t = 1 is data; a step goes t -> r with t <= r".into(),
         table,
