@@ -11,7 +11,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 
 /// Few-step generation with discrete diffusion models: exact checks, training and honest numbers.
 ///
@@ -45,7 +45,10 @@ pub enum Failure {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     if let Some(threads) = cli.threads {
         // Fails only if the pool exists already, which it cannot here.
         let _ = rayon::ThreadPoolBuilder::new()
@@ -68,4 +71,21 @@ fn main() -> ExitCode {
         }
         Err(Failure::Interrupted) => ExitCode::from(130),
     }
+}
+
+/// Help and version as they are; a wrong argument in one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if help || !error.use_stderr() {
+        // A closed pipe is no reason to fail.
+        let _ = error.print();
+    } else {
+        let text = error.to_string();
+        let what = text.split("\n\n").next().unwrap_or_default();
+        let words: Vec<&str> = what.split_whitespace().collect();
+        let line = words.join(" ");
+        let line = line.strip_prefix("error: ").unwrap_or(&line);
+        eprintln!("fewstep: {line}; see --help");
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use fewstep::lab::{Metric, Monitor};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::Failure;
 
@@ -71,9 +71,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Monitor for Progress {
     fn begin(&self, stage: &str, total: u64) {
         let bar = self.bars.add(ProgressBar::new(total));
-        let style = "{msg:24} {bar:32} {pos:>6}/{len}  {per_sec:>12}  {eta:>4} left";
+        let style = "{msg:24} {bar:32} {pos:>6}/{len}  {rate:>7}/s  {eta:>4} left";
         if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
+            bar.set_style(style.with_key(
+                "rate",
+                |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                    let _ = write!(out, "{:.0}", state.per_sec());
+                },
+            ));
         }
         bar.set_message(stage.to_string());
         let start = Instant::now();

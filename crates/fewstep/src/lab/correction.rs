@@ -115,9 +115,9 @@ pub fn train(
 /// them and anywhere inside in the others, so that `d_t` is constrained too; `x_t ~ p_t`.
 ///
 /// A step of a grid is drawn with probability proportional to `omega_{t,r}`, its share of all
-/// jumps, and a row carries `min(1/lambda_t, (r - t)/omega_{t,r})`: the loss' own weight
-/// `lambda_t` is had by drawing and not by weighing, which bounds the gradient near data, and
-/// still vanishes where `lambda_t` does. On the linear schedule the two are equal. Rows with `r = t` count but are left
+/// jumps, and a row carries `min(1/lambda_t, 1/mu_{t,r})`: the loss' own weight `lambda_t` is had
+/// by drawing and not by weighing, which bounds the gradient near data, and still vanishes where
+/// `lambda_t` does. On the linear schedule the two are equal. Rows with `r = t` count but are left
 /// out: correction and gradient are zero there by construction.
 fn draw_rows(config: &Config, chain: &Chain, transport: Transport, seed: u64, step: u64) -> Rows {
     let o = config.options();

@@ -1,7 +1,7 @@
 //! What a person looks at in the end: the measured table as JSON, HTML, SVG and plain text.
 //!
 //! A [`Report`] is plain data and round-trips through JSON. Every view is a pure function
-//! of it that returns a string; only [`write`] and [`atomic`] touch the disk. A run can
+//! of it that returns a string; only [`write()`] and [`atomic`] touch the disk. A run can
 //! therefore be interrupted, reread and redrawn without training anything again.
 
 mod html;
