@@ -256,6 +256,8 @@ fn bad_options_are_refused() {
     );
     refuse(|o| o.gains = vec![f64::NAN], "gain");
     refuse(|o| o.temperatures = vec![0.0], "temperature");
+    refuse(|o| o.gains = vec![2.0, 2.0], "twice");
+    refuse(|o| o.temperatures = vec![0.9, 1.0], "twice");
     refuse(|o| o.boundary = 1.0, "r = t");
     refuse(|o| o.base_steps = 0, "training steps");
     refuse(|o| o.base_rate = -1.0, "learning rate");

@@ -7,12 +7,12 @@ pub fn forward<T: Real>(a: &[T], w: &[T], b: &[T], y: &mut [T]) {
     for row in y.chunks_exact_mut(b.len()) {
         row.copy_from_slice(b);
     }
-    tangent_into(a, w, b.len(), y, true);
+    multiply(a, w, b.len(), y, true);
 }
 
 /// `dy = da W`: a constant offset has no derivative.
 pub fn tangent<T: Real>(da: &[T], w: &[T], outputs: usize, dy: &mut [T]) {
-    tangent_into(da, w, outputs, dy, false);
+    multiply(da, w, outputs, dy, false);
 }
 
 /// `g_W = a^T g_y`, `g_b = sum_rows g_y`, and `g_a = g_y W^T` unless the input is data.
@@ -50,7 +50,7 @@ pub fn backward<T: Real>(
     }
 }
 
-fn tangent_into<T: Real>(a: &[T], w: &[T], outputs: usize, y: &mut [T], accumulate: bool) {
+fn multiply<T: Real>(a: &[T], w: &[T], outputs: usize, y: &mut [T], accumulate: bool) {
     let (rows, inputs) = (y.len() / outputs, w.len() / outputs);
     product(
         (rows, outputs, inputs),

@@ -67,10 +67,9 @@ impl<T: Real> Mlp<T> {
     }
 
     /// `W`, `b` and their place in the flat vector, for each layer.
-    fn layers(&self) -> impl DoubleEndedIterator<Item = Layer> {
+    fn layers(&self) -> Vec<Layer> {
         let mut start = 0;
-        let layers: Vec<_> = self
-            .sizes
+        self.sizes
             .windows(2)
             .map(|pair| {
                 let layer = Layer {
@@ -81,8 +80,7 @@ impl<T: Real> Mlp<T> {
                 start = layer.end();
                 layer
             })
-            .collect();
-        layers.into_iter()
+            .collect()
     }
 
     /// The output `[R, O]` for `input [R, I]`.
@@ -93,7 +91,7 @@ impl<T: Real> Mlp<T> {
         tape.slopes.resize_with(last, Vec::new);
         tape.activations[0].clear();
         tape.activations[0].extend_from_slice(input);
-        for (i, layer) in self.layers().enumerate() {
+        for (i, layer) in self.layers().iter().enumerate() {
             let (before, after) = tape.activations.split_at_mut(i + 1);
             let out = &mut after[0];
             out.resize(rows * layer.outputs, T::of(0.0));
@@ -113,7 +111,7 @@ impl<T: Real> Mlp<T> {
         let rows = direction.len() / self.sizes[0];
         tape.moving.clear();
         tape.moving.extend_from_slice(direction);
-        for (i, layer) in self.layers().enumerate() {
+        for (i, layer) in self.layers().iter().enumerate() {
             tape.next.resize(rows * layer.outputs, T::of(0.0));
             let (w, _) = layer.of(&self.parameters);
             linear::tangent(&tape.moving, w, layer.outputs, &mut tape.next);
@@ -131,13 +129,7 @@ impl<T: Real> Mlp<T> {
         let rows = gradient_out.len() / self.sizes[self.sizes.len() - 1];
         tape.moving.clear();
         tape.moving.extend_from_slice(gradient_out);
-        for (i, layer) in self
-            .layers()
-            .enumerate()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-        {
+        for (i, layer) in self.layers().iter().enumerate().rev() {
             if let Some(slope) = tape.slopes.get(i) {
                 silu::chain(slope, &mut tape.moving);
             }

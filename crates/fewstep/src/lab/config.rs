@@ -253,6 +253,18 @@ impl Config {
                 ));
             }
         }
+        for (what, values) in [
+            ("gain", &options.gains),
+            ("temperature", &options.temperatures),
+        ] {
+            let reported = |i: usize| values[i] == 1.0 || values[..i].contains(&values[i]);
+            if let Some(i) = (0..values.len()).find(|&i| reported(i)) {
+                return invalid(format!(
+                    "the {what} {} is asked for twice; 1 is always reported",
+                    values[i]
+                ));
+            }
+        }
         if !(0.0..1.0).contains(&options.boundary) {
             return invalid(format!(
                 "the share of rows with r = t is {}; it must be at least 0 and below 1",

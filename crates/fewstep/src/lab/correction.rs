@@ -16,7 +16,8 @@ use super::{
 };
 use crate::objective::{Pair, Row, Transport, loss};
 
-/// Multiples of these cover the unit cube evenly (powers of the root of `x^5 = x + 1`).
+/// Multiples of these cover the unit cube evenly (powers of `1/x`, `x^5 = x + 1`, to
+/// eleven digits).
 const KRONECKER: [f64; 4] = [
     0.856_674_883_854_502_9,
     0.733_891_856_627_126_1,
@@ -82,6 +83,7 @@ pub fn train(
                 chain,
                 rows: &rows,
                 posterior: &posterior,
+                labels: &labels(chain, &rows),
                 base: &pass,
                 jumps: &jumps,
                 base_at_jumps: &jump_pass,
@@ -126,16 +128,21 @@ fn draw_rows(config: &Config, chain: &Chain, transport: Transport, seed: u64, st
     let offsets: [f64; 4] = std::array::from_fn(|_| uniform(&mut offset));
     let data = Key::new(seed, Purpose::Data);
     let grids = config.grids();
+    let jumps: Vec<Vec<f64>> = grids
+        .iter()
+        .map(|grid| {
+            grid.intervals()
+                .map(|(t, r)| o.schedule.omega(t, r))
+                .collect()
+        })
+        .collect();
     let mut rows = Rows::default();
     for i in 0..count {
         let number = (step * count + i) as f64;
         let spread = |axis: usize| (offsets[axis] + number * KRONECKER[axis]).fract();
-        let grid = &grids[(spread(0) * grids.len() as f64) as usize];
-        let jumps: Vec<f64> = grid
-            .intervals()
-            .map(|(t, r)| o.schedule.omega(t, r))
-            .collect();
-        let k = quantile(&jumps, spread(1));
+        let which = (spread(0) * grids.len() as f64) as usize;
+        let grid = &grids[which];
+        let k = quantile(&jumps[which], spread(1));
         let (start, r) = (grid.points()[k], grid.points()[k + 1]);
         let kind = spread(2);
         let t = if kind < 0.5 + 0.5 * o.boundary {
@@ -170,6 +177,8 @@ struct Frozen<'a> {
     rows: &'a Rows,
     /// The base's posterior at the rows, `[R, D, S]`.
     posterior: &'a [f64],
+    /// The law of `x_1` given `x_t` at the rows, by enumeration, `[R, D, S]`.
+    labels: &'a [f64],
     base: &'a Pass<f32>,
     jumps: &'a Jumps,
     base_at_jumps: &'a Pass<f32>,
@@ -223,9 +232,8 @@ impl Student {
                 prediction: &prediction[table.clone()],
                 tangent: &tangent[table.clone()],
                 posterior: &frozen.posterior[table.clone()],
-                gamma: &gamma[table],
-                // The expectation over x_1 given x_t, by enumeration.
-                label: &chain.posterior_at(schedule.level(t), rows.states()[i]),
+                gamma: &gamma[table.clone()],
+                label: &frozen.labels[table],
             };
             let share = (rows.states().len() as f64).recip();
             let weight = share * row.pair.mu.max(row.pair.lambda).recip();
@@ -249,6 +257,15 @@ impl Student {
         self.loss = 0.0;
         self.residual = 0.0;
     }
+}
+
+/// The exact posterior at every row, `[R, D, S]`.
+fn labels(chain: &Chain, rows: &Rows) -> Vec<f64> {
+    let schedule = chain.path().schedule();
+    let times = rows.batch().t;
+    let rows = rows.states().iter().zip(times);
+    rows.flat_map(|(&x, &t)| chain.posterior_at(schedule.level(t), x))
+        .collect()
 }
 
 fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
