@@ -16,6 +16,8 @@
 
 pub mod adam;
 pub mod conditioned;
+pub mod dit;
+mod error;
 pub mod features;
 pub mod linear;
 pub mod mlp;
@@ -25,5 +27,6 @@ pub mod softmax;
 
 pub use adam::Adam;
 pub use conditioned::{Batch, Conditioned, Conditioning, Pass};
+pub use error::Error;
 pub use mlp::Mlp;
 pub use real::Real;

@@ -1,0 +1,223 @@
+//! Where each tensor lies in the flat parameter vector, by the names of MDLM, DUO and SDTT.
+//!
+//! All parameters are one vector, so that the optimizer, the average of the weights, clipping and
+//! saving are loops over a slice. The order is the order in which the peers register them, which
+//! is also the order of the nameless list of averaged weights in their checkpoints. What we add
+//! comes last.
+
+use std::ops::Range;
+
+use super::{Config, Step};
+
+/// Features of a sinusoid fed to a time map.
+pub const FEATURES: usize = 256;
+
+/// A named tensor of the flat vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// The published name, without any prefix.
+    pub name: String,
+    /// Shape, row-major.
+    pub shape: Vec<usize>,
+    /// Where it lies.
+    pub range: Range<usize>,
+}
+
+/// `weight` and `bias` of a linear layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Affine {
+    /// `[out, in]`.
+    pub weight: Range<usize>,
+    /// `[out]`.
+    pub bias: Range<usize>,
+}
+
+/// One transformer block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are the tensor names.
+pub struct Block {
+    pub norm1: Range<usize>,
+    pub qkv: Range<usize>,
+    pub out: Range<usize>,
+    pub norm2: Range<usize>,
+    pub up: Affine,
+    pub down: Affine,
+    pub modulation: Affine,
+}
+
+/// The head that adds the correction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are the tensor names.
+pub struct Correction {
+    pub norm: Range<usize>,
+    pub modulation: Affine,
+    pub up: Affine,
+    pub down: Affine,
+}
+
+/// Ranges of every tensor, by use and by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are the tensor names.
+pub struct Layout {
+    pub embedding: Range<usize>,
+    pub sigma: [Affine; 2],
+    pub blocks: Vec<Block>,
+    pub norm: Range<usize>,
+    pub head: Affine,
+    pub modulation: Affine,
+    pub step: Option<[Affine; 2]>,
+    pub correction: Option<Correction>,
+    /// All of them in order.
+    pub tensors: Vec<Tensor>,
+}
+
+#[derive(Default)]
+struct Builder {
+    tensors: Vec<Tensor>,
+    end: usize,
+}
+
+impl Builder {
+    fn add(&mut self, name: String, shape: &[usize]) -> Range<usize> {
+        let range = self.end..self.end + shape.iter().product::<usize>();
+        self.end = range.end;
+        self.tensors.push(Tensor {
+            name,
+            shape: shape.to_vec(),
+            range: range.clone(),
+        });
+        range
+    }
+
+    fn affine(&mut self, name: &str, out: usize, inner: usize) -> Affine {
+        Affine {
+            weight: self.add(format!("{name}.weight"), &[out, inner]),
+            bias: self.add(format!("{name}.bias"), &[out]),
+        }
+    }
+
+    fn map(&mut self, name: &str, conditioning: usize) -> [Affine; 2] {
+        [
+            self.affine(&format!("{name}.mlp.0"), conditioning, FEATURES),
+            self.affine(&format!("{name}.mlp.2"), conditioning, conditioning),
+        ]
+    }
+}
+
+impl Layout {
+    /// The layout of a checked config.
+    pub fn new(config: &Config) -> Self {
+        let (c, e) = (config.width, config.conditioning);
+        let mut b = Builder::default();
+        let embedding = b.add("vocab_embed.embedding".into(), &[config.vocabulary, c]);
+        let sigma = b.map("sigma_map", e);
+        let blocks = (0..config.blocks)
+            .map(|i| {
+                let name = |part: &str| format!("blocks.{i}.{part}");
+                Block {
+                    norm1: b.add(name("norm1.weight"), &[c]),
+                    qkv: b.add(name("attn_qkv.weight"), &[3 * c, c]),
+                    out: b.add(name("attn_out.weight"), &[c, c]),
+                    norm2: b.add(name("norm2.weight"), &[c]),
+                    up: b.affine(&name("mlp.0"), 4 * c, c),
+                    down: b.affine(&name("mlp.2"), c, 4 * c),
+                    modulation: b.affine(&name("adaLN_modulation"), 6 * c, e),
+                }
+            })
+            .collect();
+        let norm = b.add("output_layer.norm_final.weight".into(), &[c]);
+        let head = b.affine("output_layer.linear", config.vocabulary, c);
+        let modulation = b.affine("output_layer.adaLN_modulation", 2 * c, e);
+        let step = (config.step != Step::None).then(|| b.map("step_map", e));
+        let correction = match config.step {
+            Step::Correction { width } => Some(Correction {
+                norm: b.add("correction.norm.weight".into(), &[c]),
+                modulation: b.affine("correction.adaLN_modulation", 2 * c, e),
+                up: b.affine("correction.mlp.0", width, c),
+                down: b.affine("correction.mlp.2", c, width),
+            }),
+            _ => None,
+        };
+        Self {
+            embedding,
+            sigma,
+            blocks,
+            norm,
+            head,
+            modulation,
+            step,
+            correction,
+            tensors: b.tensors,
+        }
+    }
+
+    /// Length of the flat vector.
+    pub fn len(&self) -> usize {
+        self.tensors.last().map_or(0, |tensor| tensor.range.end)
+    }
+
+    /// Whether there is nothing in it (there always is).
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
+    /// The number of parameters of a config, unless it overflows; computed without a layout, so
+    /// that sizes read from a file can be refused before anything is allocated for them.
+    pub fn parameters(config: &Config) -> Option<usize> {
+        let (c, e, v) = (config.width, config.conditioning, config.vocabulary);
+        let affine = |out: usize, inner: usize| out.checked_mul(inner.checked_add(1)?);
+        let map = affine(e, FEATURES)?.checked_add(affine(e, e)?)?;
+        let square = c.checked_mul(c)?;
+        let block = square
+            .checked_mul(12)?
+            .checked_add(c.checked_mul(7)?)?
+            .checked_add(affine(c.checked_mul(6)?, e)?)?;
+        let head = affine(v, c)?
+            .checked_add(affine(c.checked_mul(2)?, e)?)?
+            .checked_add(c)?;
+        let extra = match config.step {
+            Step::None => 0,
+            Step::Trunk => map,
+            Step::Correction { width } => map
+                .checked_add(c)?
+                .checked_add(affine(c.checked_mul(2)?, e)?)?
+                .checked_add(affine(width, c)?)?
+                .checked_add(affine(c, width)?)?,
+        };
+        v.checked_mul(c)?
+            .checked_add(map)?
+            .checked_add(block.checked_mul(config.blocks)?)?
+            .checked_add(head)?
+            .checked_add(extra)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_shapes_and_totals_agree() {
+        for step in [Step::None, Step::Trunk, Step::Correction { width: 40 }] {
+            let config = Config {
+                step,
+                ..Config::named("tiny", 300).unwrap()
+            };
+            let layout = Layout::new(&config);
+            assert_eq!(Some(layout.len()), Layout::parameters(&config));
+            let mut end = 0;
+            for tensor in &layout.tensors {
+                assert_eq!(tensor.range.start, end);
+                end += tensor.shape.iter().product::<usize>();
+                assert_eq!(tensor.range.end, end);
+            }
+        }
+        let small = Layout::new(&Config::named("small", 50_258).unwrap());
+        assert_eq!(small.tensors.len(), 130);
+        assert_eq!(small.tensors[7].name, "blocks.0.attn_out.weight");
+        assert_eq!(
+            small.tensors[129].name,
+            "output_layer.adaLN_modulation.bias"
+        );
+    }
+}
