@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 failed (a check did not hold, a file could not be written), 2 bad usage,
 //! 130 interrupted with a partial result written.
 
+mod bench;
+mod doctor;
 mod parse;
 mod potts;
 mod progress;
@@ -32,6 +34,10 @@ enum Command {
     Verify(verify::Args),
     /// Train on an enumerable target and compute the exact law of the few-step sampler
     Potts(Box<potts::Args>),
+    /// Time the engine: products, passes, training and sampling steps
+    Bench(bench::Args),
+    /// Say what a checkpoint is and whether it can be loaded
+    Doctor(doctor::Args),
 }
 
 /// Why a command did not do its job.
@@ -58,6 +64,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Verify(args) => verify::run(&args),
         Command::Potts(args) => potts::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

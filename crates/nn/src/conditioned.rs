@@ -8,9 +8,13 @@
 //! Rows are evaluated in chunks of a fixed size over the threads. Each chunk has its own tape and
 //! gradient, added up in order: the result does not depend on the thread count.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
-use crate::{Mlp, Real, features, mlp::Tape};
+use crate::{
+    Adaptation, Batch, Gradient, Logits, Mlp, Network, Real, Rows, Want, features, mlp::Tape,
+};
 
 /// Rows per chunk. Small enough for a chunk's activations to stay in a core's own cache.
 const CHUNK: usize = 64;
@@ -22,17 +26,6 @@ pub enum Conditioning {
     Instant,
     /// `t`, `r` and `r - t`: a correction, scaled by `r - t`.
     Interval,
-}
-
-/// Rows to evaluate: `x [R, D]`, `t [R]`, `r [R]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    /// State symbols.
-    pub x: &'a [usize],
-    /// Times.
-    pub t: &'a [f64],
-    /// Ends of the steps; not read by [`Conditioning::Instant`].
-    pub r: &'a [f64],
 }
 
 /// The network.
@@ -52,6 +45,8 @@ pub struct Pass<T> {
     /// `d logits / dt` at fixed `r`, `[R, D, S]`, if asked for.
     pub tangent: Vec<f64>,
     chunks: Vec<Chunk<T>>,
+    /// In the logits of the rows descended from.
+    glogits: Vec<f64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -223,6 +218,107 @@ impl<T: Real> Conditioned<T> {
             }
         }
         &first.gradient
+    }
+}
+
+impl<T: Real> Network<T> for Conditioned<T> {
+    type Pass = Pass<T>;
+
+    fn symbols(&self) -> usize {
+        self.mlp.sizes()[self.mlp.sizes().len() - 1] / self.coords
+    }
+
+    fn parameters(&self) -> &[T] {
+        self.mlp.parameters()
+    }
+
+    fn parameters_mut(&mut self) -> &mut [T] {
+        self.mlp.parameters_mut()
+    }
+
+    /// Everything either way: base and correction are networks of their own.
+    fn trainable(&self, _: Adaptation) -> Range<usize> {
+        0..self.mlp.parameters().len()
+    }
+
+    fn evaluate(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
+        Conditioned::evaluate(self, batch, want.moving > 0, pass);
+        pass.glogits.clear();
+        pass.glogits.resize(pass.logits.len(), 0.0);
+    }
+
+    fn visit<R: Send>(
+        &self,
+        pass: &Pass<T>,
+        rows: Rows<Pass<T>>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+    ) -> Vec<R> {
+        let symbols = Network::symbols(self);
+        let row = |table: &[f64], i: usize| -> Vec<T> {
+            let row = &table[i * symbols..(i + 1) * symbols];
+            row.iter().map(|&l| T::of(l)).collect()
+        };
+        rows.rows
+            .par_iter()
+            .enumerate()
+            .map(|(at, &i)| {
+                let other = |other: &Pass<T>| row(&other.logits, i);
+                let logits = Logits {
+                    value: &mut row(&pass.logits, i),
+                    tangent: &mut if rows.tangent {
+                        row(&pass.tangent, i)
+                    } else {
+                        Vec::new()
+                    },
+                    other: &mut rows.other.map_or_else(Vec::new, other),
+                };
+                consumer(at, logits)
+            })
+            .collect()
+    }
+
+    fn descend<R: Send>(
+        &self,
+        pass: &mut Pass<T>,
+        rows: Rows<Pass<T>>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+        _: &mut Gradient<T>,
+    ) -> Vec<R> {
+        let (places, symbols) = (rows.rows, Network::symbols(self));
+        let answers = self.visit(pass, rows, |at, logits| {
+            let Logits {
+                value,
+                tangent,
+                other,
+            } = logits;
+            let answer = consumer(
+                at,
+                Logits {
+                    value: &mut *value,
+                    tangent,
+                    other,
+                },
+            );
+            (answer, value.to_vec())
+        });
+        let mut out = Vec::with_capacity(answers.len());
+        for (&row, (answer, gradient)) in places.iter().zip(answers) {
+            let to = &mut pass.glogits[row * symbols..(row + 1) * symbols];
+            to.iter_mut()
+                .zip(gradient)
+                .for_each(|(t, g)| *t = g.widen());
+            out.push(answer);
+        }
+        out
+    }
+
+    fn backward(&self, pass: &mut Pass<T>, gradient: &mut Gradient<T>) {
+        let glogits = std::mem::take(&mut pass.glogits);
+        let computed = Conditioned::backward(self, &glogits, pass);
+        for (to, g) in gradient.data.iter_mut().zip(computed) {
+            *to = if gradient.accumulate { *to + *g } else { *g };
+        }
+        pass.glogits = glogits;
     }
 }
 

@@ -14,19 +14,27 @@
 //! Everything is generic over [`Real`]: f32 to train, f64 to test the rules against central
 //! differences.
 
-pub mod adam;
+pub mod checkpoint;
 pub mod conditioned;
 pub mod dit;
 mod error;
 pub mod features;
+pub mod kernel;
+pub mod layers;
 pub mod linear;
 pub mod mlp;
+mod network;
+pub mod optim;
 mod real;
+#[cfg(feature = "burn")]
+pub mod reference;
 pub mod silu;
+mod simd;
 pub mod softmax;
 
-pub use adam::Adam;
-pub use conditioned::{Batch, Conditioned, Conditioning, Pass};
+pub use conditioned::{Conditioned, Conditioning, Pass};
 pub use error::Error;
 pub use mlp::Mlp;
+pub use network::{Adaptation, Batch, Gradient, Logits, Network, Rows, Want};
+pub use optim::{AdamW, TrainState};
 pub use real::Real;

@@ -1,6 +1,9 @@
 //! The affine layer `y = a W + b`, `a [R, I]`, `W [I, O]`, `b [O]`, `y [R, O]`.
 
-use crate::real::{Layout, Real, product};
+use crate::{
+    Real,
+    kernel::{View, matmul_here},
+};
 
 /// `y = a W + b`.
 pub fn forward<T: Real>(a: &[T], w: &[T], b: &[T], y: &mut [T]) {
@@ -26,13 +29,8 @@ pub fn backward<T: Real>(
 ) {
     let rows = gy.len() / outputs;
     let inputs = w.len() / outputs;
-    product(
-        (inputs, outputs, rows),
-        (a, Layout::Transposed),
-        (gy, Layout::Plain),
-        gw,
-        false,
-    );
+    let gy_rows = View::new(gy, rows, outputs);
+    matmul_here(View::new(a, rows, inputs).t(), gy_rows, gw, false);
     gb.fill(T::of(0.0));
     for row in gy.chunks_exact(outputs) {
         for (g, v) in gb.iter_mut().zip(row) {
@@ -40,22 +38,15 @@ pub fn backward<T: Real>(
         }
     }
     if let Some(ga) = ga {
-        product(
-            (rows, inputs, outputs),
-            (gy, Layout::Plain),
-            (w, Layout::Transposed),
-            ga,
-            false,
-        );
+        matmul_here(gy_rows, View::new(w, inputs, outputs).t(), ga, false);
     }
 }
 
 fn multiply<T: Real>(a: &[T], w: &[T], outputs: usize, y: &mut [T], accumulate: bool) {
     let (rows, inputs) = (y.len() / outputs, w.len() / outputs);
-    product(
-        (rows, outputs, inputs),
-        (a, Layout::Plain),
-        (w, Layout::Plain),
+    matmul_here(
+        View::new(a, rows, inputs),
+        View::new(w, inputs, outputs),
         y,
         accumulate,
     );

@@ -1,6 +1,16 @@
-//! The two precisions, and the one place that calls the matrix-product kernel.
+//! The two precisions.
 
-use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+use std::{
+    ops::{Add, AddAssign, Div, Mul, Neg, Sub},
+    thread::LocalKey,
+};
+
+use crate::kernel::{self, Buffer, Portable, Task};
+
+thread_local! {
+    static NARROW: Buffer<f32> = const { Buffer::new(Vec::new()) };
+    static WIDE: Buffer<f64> = const { Buffer::new(Vec::new()) };
+}
 
 /// f32 or f64.
 pub trait Real:
@@ -26,6 +36,10 @@ pub trait Real:
     fn exp(self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
+    /// Runs `task` with the machine's best kernel for this precision.
+    fn dispatch<K: Task<Self>>(task: K) -> K::Output;
+    /// A buffer of this thread, to be taken and put back.
+    fn buffer() -> &'static LocalKey<Buffer<Self>>;
 }
 
 impl Real for f64 {
@@ -42,6 +56,12 @@ impl Real for f64 {
     #[inline(always)]
     fn sqrt(self) -> Self {
         f64::sqrt(self)
+    }
+    fn dispatch<K: Task<Self>>(task: K) -> K::Output {
+        task.run(Portable)
+    }
+    fn buffer() -> &'static LocalKey<Buffer<Self>> {
+        &WIDE
     }
 }
 
@@ -77,61 +97,11 @@ impl Real for f32 {
     fn sqrt(self) -> Self {
         f32::sqrt(self)
     }
-}
-
-/// How an operand of [`product`] is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// As the product wants it.
-    Plain,
-    /// Transposed in memory.
-    Transposed,
-}
-
-/// `out [m, n] = a [m, k] * b [k, n]`, added to `out` if `accumulate`.
-///
-/// Single-threaded on purpose: callers split rows over threads, which keeps each thread's working
-/// set in its own cache and the order of every sum independent of the thread count.
-pub fn product<T: Real>(
-    (m, n, k): (usize, usize, usize),
-    (a, a_layout): (&[T], Layout),
-    (b, b_layout): (&[T], Layout),
-    out: &mut [T],
-    accumulate: bool,
-) {
-    assert!(a.len() == m * k && b.len() == k * n && out.len() == m * n);
-    // (column stride, row stride) of a matrix whose rows would have `cols` entries.
-    let strides = |layout, rows: usize, cols: usize| match layout {
-        Layout::Plain => (1, cols as isize),
-        Layout::Transposed => (rows as isize, 1),
-    };
-    let (a_cs, a_rs) = strides(a_layout, m, k);
-    let (b_cs, b_rs) = strides(b_layout, k, n);
-    // SAFETY: the assertion above makes every index that these sizes and strides reach valid, and
-    // `out` is borrowed exclusively.
-    #[allow(unsafe_code)]
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            out.as_mut_ptr(),
-            1,
-            n as isize,
-            accumulate,
-            a.as_ptr(),
-            a_cs,
-            a_rs,
-            b.as_ptr(),
-            b_cs,
-            b_rs,
-            T::of(1.0),
-            T::of(1.0),
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
+    fn dispatch<K: Task<Self>>(task: K) -> K::Output {
+        kernel::dispatch_f32(task)
+    }
+    fn buffer() -> &'static LocalKey<Buffer<Self>> {
+        &NARROW
     }
 }
 
@@ -151,36 +121,5 @@ mod tests {
         assert!(Real::exp(-1e30f32) < 1.7e-38);
         assert!(Real::exp(1e30f32).is_finite());
         assert_eq!(Real::exp(0.0f32), 1.0);
-    }
-
-    #[test]
-    fn products_in_all_layouts() {
-        let (m, n, k) = (3, 5, 4);
-        let a: Vec<f64> = (0..m * k).map(|i| (i as f64).sin()).collect();
-        let b: Vec<f64> = (0..k * n).map(|i| (i as f64).cos()).collect();
-        let transpose = |v: &[f64], rows: usize, cols: usize| -> Vec<f64> {
-            (0..cols * rows)
-                .map(|i| v[i % rows * cols + i / rows])
-                .collect()
-        };
-        let (at, bt) = (transpose(&a, m, k), transpose(&b, k, n));
-        for (a_used, a_layout) in [(&a, Layout::Plain), (&at, Layout::Transposed)] {
-            for (b_used, b_layout) in [(&b, Layout::Plain), (&bt, Layout::Transposed)] {
-                let mut out = vec![1.0; m * n];
-                product(
-                    (m, n, k),
-                    (a_used, a_layout),
-                    (b_used, b_layout),
-                    &mut out,
-                    true,
-                );
-                for i in 0..m {
-                    for j in 0..n {
-                        let plain: f64 = (0..k).map(|l| a[i * k + l] * b[l * n + j]).sum();
-                        assert!((out[i * n + j] - 1.0 - plain).abs() < 1e-14);
-                    }
-                }
-            }
-        }
     }
 }

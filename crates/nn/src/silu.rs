@@ -4,15 +4,16 @@
 //! With libm's scalar exponential this layer costs more than the matrix products around it; the
 //! loop here is compiled for the widest vectors the machine has and chosen at run time.
 
-use crate::Real;
+use crate::{Real, simd};
 
 /// Replaces `z` by `silu(z)` and writes `silu'(z)`.
 pub fn forward<T: Real>(z: &mut [T], slope: &mut [T]) {
     assert_eq!(z.len(), slope.len());
-    pulp::Arch::new().dispatch(
+    simd::run(
+        (z, slope),
         #[inline(always)]
-        || {
-            for (z, slope) in z.iter_mut().zip(slope.iter_mut()) {
+        |(z, slope): (&mut [T], &mut [T])| {
+            for (z, slope) in z.iter_mut().zip(slope) {
                 let sigma = T::of(1.0) / (T::of(1.0) + (-*z).exp());
                 *slope = sigma * (T::of(1.0) + *z * (T::of(1.0) - sigma));
                 *z = *z * sigma;

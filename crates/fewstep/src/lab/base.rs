@@ -4,7 +4,10 @@ use fewstep_ctmc::{
     Chain, Schedule,
     random::{Key, Purpose, Rng, categorical, uniform},
 };
-use fewstep_nn::{Adam, Conditioned, Conditioning, Pass, adam::cosine_rate};
+use fewstep_nn::{
+    AdamW, Conditioned, Conditioning, Pass,
+    optim::{self, Settings},
+};
 use rayon::prelude::*;
 
 use super::{
@@ -42,8 +45,9 @@ pub fn train(
         &vec![o.width; o.depth],
         seed,
     );
-    let mut adam = Adam::new(net.parameters().len());
+    let mut adam = AdamW::new(net.parameters().len(), Settings::ADAM);
     let mut pass = Pass::default();
+    let rates = optim::Schedule::cosine(o.base_rate, 100, o.base_steps);
     let mut mean = 0.0;
     let stage = format!("seed {seed}, base");
     monitor.begin(&stage, o.base_steps);
@@ -59,7 +63,7 @@ pub fn train(
             return Err(LabError::Diverged { stage, seed, step });
         }
         let gradient = net.backward(&gradient, &mut pass);
-        let rate = cosine_rate(o.base_rate, 100, step, o.base_steps);
+        let rate = rates.rate(step);
         adam.update(net.parameters_mut(), gradient, rate);
         mean += value / REPORT_EVERY as f64;
         if (step + 1) % REPORT_EVERY == 0 {

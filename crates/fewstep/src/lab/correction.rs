@@ -6,7 +6,10 @@ use fewstep_ctmc::{
     Chain,
     random::{Key, Purpose, quantile, uniform},
 };
-use fewstep_nn::{Adam, Conditioned, Conditioning, Pass, adam::cosine_rate};
+use fewstep_nn::{
+    AdamW, Conditioned, Conditioning, Pass,
+    optim::{Schedule, Settings},
+};
 
 use super::{
     Config, LabError, Metric, Monitor, Training,
@@ -37,7 +40,7 @@ pub struct Correction {
 struct Student {
     training: Training,
     net: Conditioned<f32>,
-    adam: Adam<f32>,
+    adam: AdamW<f32>,
     pass: Pass<f32>,
     jump_pass: Pass<f32>,
     loss: f64,
@@ -65,13 +68,14 @@ pub fn train(
         }
     }
     let (mut pass, mut jump_pass) = (Pass::default(), Pass::default());
+    let rates = Schedule::cosine(o.correction_rate, 100, o.correction_steps);
     let stage = format!("seed {seed}, corrections");
     monitor.begin(&stage, o.correction_steps);
     for step in 0..o.correction_steps {
         if monitor.stopped() {
             break;
         }
-        let rate = cosine_rate(o.correction_rate, 100, step, o.correction_steps);
+        let rate = rates.rate(step);
         for &transport in &groups {
             let rows = draw_rows(config, chain, transport, seed, step);
             base.evaluate(rows.batch(), true, &mut pass);
@@ -191,7 +195,7 @@ impl Student {
         let net = Conditioned::new(Conditioning::Interval, shape(chain), &hidden, seed);
         Self {
             training,
-            adam: Adam::new(net.parameters().len()),
+            adam: AdamW::new(net.parameters().len(), Settings::ADAM),
             net,
             pass: Pass::default(),
             jump_pass: Pass::default(),

@@ -1,7 +1,24 @@
-//! The diffusion transformer of MDLM, DUO and SDTT.
+//! The diffusion transformer of MDLM, DUO and SDTT, with its exact derivative in `t`.
+//!
+//! An embedding, blocks of attention and MLP that are modulated by the time (adaLN-zero, rotary
+//! positions), a last norm, and a vocabulary head. The trunk ends in *features* `[N, C]`; logits
+//! exist only in blocks of rows inside the head, because `[N, V]` is the largest array of all and
+//! no consumer needs all of it at once.
+//!
+//! - [`Config`] and [`Layout`]: sizes, and where each published tensor lies in the flat vector;
+//! - `time`: the conditioning vector from `t` and `r`;
+//! - `trunk`: the blocks, forward, tangent and backward;
+//! - `head`: features to logits and back, in blocks of rows;
+//! - `model`: [`Dit`], the whole.
 
 mod config;
+mod head;
 mod layout;
+mod linear;
+mod model;
+mod time;
+mod trunk;
 
 pub use config::{Config, SIZES, Step, TimeInput};
 pub use layout::{Affine, Block, Correction, FEATURES, Layout, Tensor};
+pub use model::{Dit, Pass};

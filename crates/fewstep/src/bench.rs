@@ -1,0 +1,353 @@
+//! What is measured of the engine, and how: the works of `fewstep bench`.
+//!
+//! A work is set up once and its step repeated; the setting up is not timed. Sizes are those of
+//! the programs in `bench/peers`, which do the same on other engines.
+
+use std::time::Instant;
+
+use fewstep_ctmc::{
+    Schedule,
+    random::{Key, Purpose, index, quantile, uniform},
+};
+use fewstep_nn::{
+    AdamW, Adaptation, Batch, Error, Gradient, Network, Rows, Want,
+    dit::{Config, Dit, Layout, Pass, Step, TimeInput},
+    kernel::{View, matmul},
+    optim::{Settings, clip},
+    softmax,
+};
+
+use crate::{
+    masked::{self, Examples, Loss, Passes},
+    objective::Pair,
+};
+
+/// A work that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A matrix product of 1024 x 1024 x 1024.
+    Gemm,
+    /// DiT small, 50258 symbols, 1024 positions: logits of every position.
+    DitSmallForward,
+    /// The same with its derivative in `t`.
+    DitSmallTangent,
+    /// Its cross-entropy at every position, and the gradient of every parameter.
+    DitSmallTrain,
+    /// One sampling step of it with half of the positions masked.
+    DitSmallSample,
+    /// A training step of the average generator, byte sizes: 257 symbols, 256 channels, 6 blocks,
+    /// 8 heads, 256 positions, 16 sequences.
+    DagByte,
+    /// The same with 50258 symbols, 256 channels, 4 blocks, 4 heads, 128 positions, 4 sequences.
+    DagBpe,
+}
+
+/// All works, in the order they are shown.
+pub const WORKS: [Work; 7] = [
+    Work::Gemm,
+    Work::DitSmallForward,
+    Work::DitSmallTangent,
+    Work::DitSmallTrain,
+    Work::DitSmallSample,
+    Work::DagByte,
+    Work::DagBpe,
+];
+
+impl Work {
+    /// The name in arguments and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm",
+            Self::DitSmallForward => "dit-small-forward",
+            Self::DitSmallTangent => "dit-small-tangent",
+            Self::DitSmallTrain => "dit-small-train",
+            Self::DitSmallSample => "dit-small-sample",
+            Self::DagByte => "dag-byte",
+            Self::DagBpe => "dag-bpe",
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Seconds of each step, in order.
+    pub seconds: Vec<f64>,
+    /// Tokens of a step, if it has any.
+    pub tokens: Option<usize>,
+    /// Floating-point operations of its matrix products.
+    pub operations: f64,
+    /// What the machine's own product does in a second, measured before.
+    pub gemm: f64,
+}
+
+impl Measured {
+    /// The median step.
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
+    }
+
+    /// The quickest step.
+    pub fn best(&self) -> f64 {
+        self.seconds.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Measures `steps` steps of a work after `warmup` that are not counted.
+pub fn measure(work: Work, steps: usize, warmup: usize) -> Result<Measured, Error> {
+    let gemm = gemm_speed();
+    let (mut step, tokens, operations) = prepare(work)?;
+    for _ in 0..warmup {
+        step();
+    }
+    let seconds = (0..steps)
+        .map(|_| {
+            let start = Instant::now();
+            step();
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    Ok(Measured {
+        seconds,
+        tokens,
+        operations,
+        gemm,
+    })
+}
+
+type Prepared = (Box<dyn FnMut()>, Option<usize>, f64);
+
+const SIDE: usize = 1024;
+
+fn square() -> impl FnMut() {
+    let (a, b) = (vec![0.5f32; SIDE * SIDE], vec![0.25f32; SIDE * SIDE]);
+    let mut c = vec![0f32; SIDE * SIDE];
+    move || {
+        let (a, b) = (View::new(&a, SIDE, SIDE), View::new(&b, SIDE, SIDE));
+        matmul(a, b, &mut c, false);
+    }
+}
+
+/// Operations a second of the best of a few products.
+fn gemm_speed() -> f64 {
+    let mut product = square();
+    product();
+    let best = (0..8)
+        .map(|_| {
+            let start = Instant::now();
+            product();
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min);
+    2.0 * (SIDE as f64).powi(3) / best
+}
+
+fn prepare(work: Work) -> Result<Prepared, Error> {
+    let small = || -> Result<Config, Error> {
+        Ok(Config {
+            mask: Some(50_257),
+            time: TimeInput::Time,
+            ..Config::named("small", 50_258)?
+        })
+    };
+    Ok(match work {
+        Work::Gemm => (Box::new(square()), None, 2.0 * (SIDE as f64).powi(3)),
+        Work::DitSmallForward => logits(small()?, false)?,
+        Work::DitSmallTangent => logits(small()?, true)?,
+        Work::DitSmallTrain => train(small()?)?,
+        Work::DitSmallSample => sample(small()?)?,
+        Work::DagByte => dag((257, 256, 6, 8), 256, 16)?,
+        Work::DagBpe => dag((50_258, 256, 4, 4), 128, 4)?,
+    })
+}
+
+/// A network none of whose parameters is zero.
+fn network(config: Config) -> Result<Dit<f32>, Error> {
+    let mut net = Dit::new(config, 0)?;
+    let mut state = 1u32;
+    for p in net.parameters_mut() {
+        // Any cheap noise will do.
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *p += (state >> 8) as f32 * (0.04 / 16_777_216.0) - 0.02;
+    }
+    Ok(net)
+}
+
+/// Operations of the products of one forward pass over `tokens` positions, `head` of them through
+/// the head.
+fn operations(config: &Config, length: usize, tokens: usize, head: usize) -> f64 {
+    let (c, n, l) = (config.width as f64, tokens as f64, length as f64);
+    let blocks = config.blocks as f64 * (24.0 * n * c * c + 4.0 * n * l * c);
+    blocks + 2.0 * head as f64 * c * config.vocabulary as f64
+}
+
+fn tokens(config: &Config, count: usize) -> Vec<usize> {
+    let mut rng = Key::new(0, Purpose::Data).at(0, 0);
+    (0..count)
+        .map(|_| index(&mut rng, config.vocabulary - 1))
+        .collect()
+}
+
+fn logits(config: Config, tangent: bool) -> Result<Prepared, Error> {
+    let net = network(config)?;
+    let length = net.config().length;
+    let x = tokens(net.config(), length);
+    let rows: Vec<usize> = (0..length).collect();
+    let passes = if tangent { 2.0 } else { 1.0 };
+    let operations = passes * operations(net.config(), length, length, length);
+    let mut pass = Pass::default();
+    let step = move || {
+        let batch = Batch {
+            x: &x,
+            t: &[0.3],
+            r: &[0.6],
+        };
+        let want = Want {
+            moving: usize::from(tangent),
+            back: None,
+        };
+        net.evaluate(batch, want, &mut pass);
+        let rows = Rows {
+            rows: &rows,
+            tangent,
+            other: None,
+        };
+        // One number of each row, so that nothing is computed in vain.
+        std::hint::black_box(net.visit(&pass, rows, |_, row| row.value[0]));
+    };
+    Ok((Box::new(step), Some(length), operations))
+}
+
+fn train(config: Config) -> Result<Prepared, Error> {
+    let net = network(config)?;
+    let length = net.config().length;
+    let x = tokens(net.config(), length);
+    let rows: Vec<usize> = (0..length).collect();
+    let operations = 3.0 * operations(net.config(), length, length, length);
+    let mut gradient = vec![0f32; net.parameters().len()];
+    let mut pass = Pass::default();
+    let step = move || {
+        let batch = Batch {
+            x: &x,
+            t: &[0.3],
+            r: &[0.6],
+        };
+        let want = Want {
+            moving: 0,
+            back: Some(Adaptation::Full),
+        };
+        let mut gradient = Gradient {
+            data: &mut gradient,
+            adaptation: Adaptation::Full,
+            accumulate: false,
+        };
+        net.evaluate(batch, want, &mut pass);
+        let weight = 1.0 / length as f64;
+        let losses = net.descend(
+            &mut pass,
+            Rows::plain(&rows),
+            |row, logits| masked::cross_entropy(weight, x[row], logits.value),
+            &mut gradient,
+        );
+        net.backward(&mut pass, &mut gradient);
+        std::hint::black_box(losses);
+    };
+    Ok((Box::new(step), Some(length), operations))
+}
+
+fn sample(config: Config) -> Result<Prepared, Error> {
+    let net = network(config)?;
+    let length = net.config().length;
+    let mut x = tokens(net.config(), length);
+    let hidden: Vec<usize> = (0..length).step_by(2).collect();
+    let mask = net.config().vocabulary - 1;
+    hidden.iter().for_each(|&row| x[row] = mask);
+    let operations = operations(net.config(), length, length, hidden.len());
+    let mut pass = Pass::default();
+    let key = Key::new(0, Purpose::Check);
+    let step = move || {
+        let batch = Batch {
+            x: &x,
+            t: &[0.5],
+            r: &[0.6],
+        };
+        net.evaluate(batch, Want::default(), &mut pass);
+        let drawn = net.visit(&pass, Rows::plain(&hidden), |row, logits| {
+            softmax::in_place(logits.value);
+            let p: Vec<f64> = logits.value.iter().map(|&p| f64::from(p)).collect();
+            quantile(&p, uniform(&mut key.at(0, row as u64)))
+        });
+        std::hint::black_box(drawn);
+    };
+    Ok((Box::new(step), Some(length), operations))
+}
+
+fn dag(
+    (vocabulary, width, blocks, heads): (usize, usize, usize, usize),
+    length: usize,
+    count: usize,
+) -> Result<Prepared, Error> {
+    let mask = vocabulary - 1;
+    let config = Config {
+        vocabulary,
+        length,
+        width,
+        blocks,
+        heads,
+        conditioning: 128,
+        mask: Some(mask),
+        time: TimeInput::Time,
+        step: Step::Trunk,
+    };
+    // Three passes, half of the rows through the head, and the way back.
+    let operations = 6.0 * operations(&config, length, length * count, 0)
+        + 5.0 * operations(&config, 0, 0, length * count / 2);
+    let mut net = network(config.clone())?;
+    let frozen = network(config.clone())?;
+    let parameters = Layout::new(&config).len();
+    let mut optimizer = AdamW::new(parameters, Settings::default());
+    let trainable = optimizer.trainable().clone();
+    let mut gradient = vec![0f32; parameters];
+    let mut passes = Passes::default();
+    let mut number = 0;
+    let step = move || {
+        let mut rng = Key::new(0, Purpose::Time).at(number, 0);
+        let x1 = (0..length * count)
+            .map(|_| index(&mut rng, mask))
+            .collect::<Vec<_>>();
+        let pairs: Vec<Pair> = (0..count)
+            .map(|_| {
+                let t = 0.9 * uniform(&mut rng);
+                let rest = uniform(&mut rng) < 0.25;
+                let r = t + (1.0 - t) * uniform(&mut rng);
+                Pair::new(Schedule::Linear, t, if rest { t } else { r })
+            })
+            .collect();
+        let kappas: Vec<f64> = pairs.iter().map(|pair| pair.t).collect();
+        let examples = Examples::corrupt(&x1, (&pairs, &kappas), mask, (0, number));
+        let mut slots = Gradient {
+            data: &mut gradient,
+            adaptation: Adaptation::Full,
+            accumulate: false,
+        };
+        let loss = Loss::Shifted { floor: 1e-4 };
+        let value = masked::step(
+            (&net, &frozen),
+            &examples,
+            (mask, loss),
+            (0, number),
+            &mut passes,
+            &mut slots,
+        );
+        // Random weights and data: the gradient is finite.
+        let norm = clip::norm(&gradient, &trainable).unwrap_or(f64::INFINITY);
+        let scale = clip::clip_factor(norm, 1.0);
+        optimizer.update_scaled(net.parameters_mut(), &gradient, 3e-4, scale);
+        number += 1;
+        std::hint::black_box(value);
+    };
+    Ok((Box::new(step), Some(length * count), operations))
+}

@@ -1,0 +1,172 @@
+//! Saving in the layout of Hugging Face, readable by their tools and by ours.
+//!
+//! `model.safetensors` first, then `config.json`, each to a temporary file that is synced and
+//! renamed: a reader finds old or new, never half. The parameters are written from the flat
+//! vector as they are, without a second copy.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::error::Error;
+use super::facts::{Own, VERSION};
+use crate::Real;
+use crate::dit::{Config, Layout, TimeInput};
+
+/// Writes `config.json` and `model.safetensors` into a directory, which is created if missing.
+///
+/// The elements have the precision of `T`: F32 or F64.
+pub fn save<T: Real>(
+    directory: impl AsRef<Path>,
+    config: &Config,
+    parameters: &[T],
+) -> Result<(), Error> {
+    let directory = directory.as_ref();
+    let config = config.clone().checked();
+    let config = config.map_err(|error| Error::config(directory, error.to_string()))?;
+    let layout = Layout::new(&config);
+    if parameters.len() != layout.len() {
+        return Err(Error::config(
+            directory,
+            format!(
+                "{} parameters were given, the network has {}",
+                parameters.len(),
+                layout.len()
+            ),
+        ));
+    }
+    fs::create_dir_all(directory).map_err(Error::io(directory))?;
+    let model = directory.join("model.safetensors");
+    replace(&model, |out| weights(out, &layout, parameters)).map_err(Error::io(&model))?;
+    let settings = directory.join("config.json");
+    let text = format!("{:#}\n", description(&config));
+    replace(&settings, |out| out.write_all(text.as_bytes())).map_err(Error::io(&settings))
+}
+
+/// The keys of MDLM's config, and what they lack under a key of our own.
+fn description(config: &Config) -> Value {
+    let family = match (config.time, config.mask) {
+        (TimeInput::Zero, Some(mask)) if mask + 1 == config.vocabulary => "mdlm",
+        (TimeInput::Sigma { .. }, None) => "duo",
+        _ => "fewstep",
+    };
+    let own = Own {
+        version: VERSION,
+        time: config.time.into(),
+        mask: config.mask,
+        step: config.step.into(),
+    };
+    json!({
+        "model_type": family,
+        "vocab_size": config.vocabulary,
+        "model_length": config.length,
+        "hidden_dim": config.width,
+        "cond_dim": config.conditioning,
+        "n_blocks": config.blocks,
+        "n_heads": config.heads,
+        "dropout": 0.0,
+        "time_conditioning": config.time != TimeInput::Zero,
+        "causal": false,
+        "fewstep": own,
+    })
+}
+
+fn weights<T: Real>(out: &mut dyn Write, layout: &Layout, parameters: &[T]) -> io::Result<()> {
+    let size = size_of::<T>();
+    let mut header = Map::new();
+    header.insert("__metadata__".into(), json!({ "format": "pt" }));
+    for tensor in &layout.tensors {
+        let about = json!({
+            "dtype": if size == 4 { "F32" } else { "F64" },
+            "shape": tensor.shape,
+            "data_offsets": [tensor.range.start * size, tensor.range.end * size],
+        });
+        header.insert(format!("backbone.{}", tensor.name), about);
+    }
+    let mut header = serde_json::to_vec(&header)?;
+    // Readers map the file and want the data aligned.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    for value in parameters {
+        let wide = value.widen();
+        if size == 4 {
+            // Exact: it was an f32 before it was widened.
+            out.write_all(&(wide as f32).to_le_bytes())?;
+        } else {
+            out.write_all(&wide.to_le_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces a file, all or nothing.
+fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    // The parent of a bare file name is empty, which names no directory.
+    let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Temporary files are private by default; the umask narrows this as for any file.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let file = builder.tempfile_in(directory)?;
+    let mut out = BufWriter::with_capacity(1 << 18, file);
+    fill(&mut out)?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    // Makes the rename itself last.
+    #[cfg(unix)]
+    fs::File::open(directory)?.sync_all()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dit::Step;
+
+    #[test]
+    fn the_description_reads_back() {
+        let base = Config {
+            mask: Some(299),
+            ..Config::named("tiny", 300).unwrap()
+        };
+        for (config, family) in [
+            (base.clone(), "mdlm"),
+            (
+                Config {
+                    mask: None,
+                    time: TimeInput::Sigma { eps: 1e-3 },
+                    step: Step::Trunk,
+                    ..base.clone()
+                },
+                "duo",
+            ),
+            (
+                Config {
+                    mask: Some(0),
+                    time: TimeInput::Time,
+                    step: Step::Correction { width: 4 },
+                    ..base
+                },
+                "fewstep",
+            ),
+        ] {
+            let json = description(&config);
+            assert_eq!(json["model_type"], family);
+            let facts = super::super::facts::Facts::new(&json, "config.json").unwrap();
+            let own = facts.own.unwrap();
+            assert_eq!(TimeInput::from(own.time), config.time);
+            assert_eq!(Step::from(own.step), config.step);
+            assert_eq!(own.mask, config.mask);
+            assert_eq!(facts.heads, Some(config.heads));
+            assert!(facts.notes.is_empty());
+        }
+    }
+}

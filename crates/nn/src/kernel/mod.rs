@@ -1,0 +1,169 @@
+//! What the machine is asked to do at its full speed: matrix products.
+//!
+//! Large products go to a library ([`matmul()`]). Attention's are small, many, and share operands:
+//! it packs panels in the order an innermost loop reads them ([`pack`]) and runs that loop itself
+//! ([`micro`]), one per instruction set, chosen at run time.
+
+mod matmul;
+pub mod micro;
+pub mod pack;
+
+pub use matmul::{Buffer, aligned, matmul, matmul_here, multiply};
+pub use micro::{Micro, Portable};
+pub use pack::View;
+
+use crate::Real;
+
+/// Work to be compiled once for each kernel.
+pub trait Task<T: Real> {
+    /// Its result.
+    type Output;
+    /// Does it with this kernel.
+    fn run<M: Micro<T>>(self, micro: M) -> Self::Output;
+}
+
+/// Runs `task` with the best f32 kernel of this machine.
+pub(crate) fn dispatch_f32<K: Task<f32>>(task: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if let Some(micro) = micro::Avx512::detect() {
+            return task.run(micro);
+        }
+        if let Some(micro) = micro::Avx2::detect() {
+            return task.run(micro);
+        }
+    }
+    task.run(Portable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers<T: Real>(n: usize, seed: f64) -> Vec<T> {
+        (0..n)
+            .map(|i| T::of((i as f64 * 0.731 + seed).sin()))
+            .collect()
+    }
+
+    fn plain(a: &[f64], b: &[f64], (m, n, k): (usize, usize, usize)) -> Vec<f64> {
+        let mut c = vec![0.0; m * n];
+        for i in 0..m {
+            for j in 0..n {
+                c[i * n + j] = (0..k).map(|l| a[i * k + l] * b[l * n + j]).sum();
+            }
+        }
+        c
+    }
+
+    fn transposed<T: Real>(v: &[T], rows: usize, cols: usize) -> Vec<T> {
+        (0..rows * cols)
+            .map(|i| v[i % rows * cols + i / rows])
+            .collect()
+    }
+
+    struct Shape<'a, T>(View<'a, T>, View<'a, T>, &'a mut [T]);
+
+    impl<T: Real> Task<T> for Shape<'_, T> {
+        type Output = ();
+        fn run<M: Micro<T>>(self, micro: M) {
+            let (m, k, n) = (self.0.rows(), self.0.cols(), self.1.cols());
+            let mut a = vec![T::of(7.0); pack::lhs_len::<T, M>(m, k)];
+            let mut b = vec![T::of(7.0); pack::rhs_len::<T, M>(k, n)];
+            pack::lhs(micro, self.0, &mut a);
+            pack::rhs(micro, self.1, &mut b);
+            multiply(micro, (m, n, k), &a, &b, self.2, n, true);
+        }
+    }
+
+    const SHAPES: [(usize, usize, usize); 8] = [
+        (1, 1, 1),
+        (3, 5, 7),
+        (14, 32, 16),
+        (15, 33, 17),
+        (29, 70, 401),
+        (200, 3100, 19),
+        (64, 31, 900),
+        (5, 1, 33),
+    ];
+
+    fn close<T: Real>(got: &[T], want: &[f64], tolerance: f64, what: &str) {
+        for (i, (g, w)) in got.iter().zip(want).enumerate() {
+            assert!(
+                (g.widen() - w).abs() < tolerance * (1.0 + w.abs()),
+                "{what}: entry {i} is {g:?}, not {w}"
+            );
+        }
+    }
+
+    /// Each kernel, in all four layouts of its operands, against the sum written out.
+    #[test]
+    fn every_kernel_multiplies() {
+        for (m, n, k) in SHAPES {
+            let (a, b) = (numbers::<f64>(m * k, 0.1), numbers::<f64>(k * n, 2.0));
+            let mut want = plain(&a, &b, (m, n, k));
+            want.iter_mut().for_each(|w| *w += 1.0);
+            let (a32, b32) = (numbers::<f32>(m * k, 0.1), numbers::<f32>(k * n, 2.0));
+            let (at, bt) = (transposed(&a32, m, k), transposed(&b32, k, n));
+            for (a, a_name) in [
+                (View::new(&a32, m, k), "plain"),
+                (View::new(&at, k, m).t(), "transposed"),
+            ] {
+                for (b, b_name) in [
+                    (View::new(&b32, k, n), "plain"),
+                    (View::new(&bt, n, k).t(), "transposed"),
+                ] {
+                    let name = format!("{m} x {n} x {k}, {a_name} {b_name}");
+                    let mut c = vec![1.0; m * n];
+                    Shape(a, b, &mut c).run(Portable);
+                    close(&c, &want, 3e-5, &format!("portable {name}"));
+                    #[cfg(target_arch = "x86_64")]
+                    {
+                        if let Some(micro) = micro::Avx512::detect() {
+                            c.fill(1.0);
+                            Shape(a, b, &mut c).run(micro);
+                            close(&c, &want, 3e-5, &format!("avx512 {name}"));
+                        }
+                        if let Some(micro) = micro::Avx2::detect() {
+                            c.fill(1.0);
+                            Shape(a, b, &mut c).run(micro);
+                            close(&c, &want, 3e-5, &format!("avx2 {name}"));
+                        }
+                    }
+                    c.fill(1.0);
+                    matmul(a, b, &mut c, true);
+                    close(&c, &want, 3e-5, &format!("threads {name}"));
+                }
+            }
+            let mut c = vec![1.0; m * n];
+            matmul(View::new(&a, m, k), View::new(&b, k, n), &mut c, true);
+            close(&c, &want, 1e-12, "f64");
+        }
+    }
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let (m, n, k) = (301, 333, 777);
+        let (a, b) = (numbers::<f32>(m * k, 0.1), numbers::<f32>(k * n, 2.0));
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            let mut c = vec![0.0; m * n];
+            pool.install(|| matmul(View::new(&a, m, k), View::new(&b, k, n), &mut c, false));
+            c
+        };
+        assert_eq!(run(1), run(3));
+    }
+
+    /// An empty inner size is a sum of nothing.
+    #[test]
+    fn empty_sums() {
+        let mut c = vec![5.0f32; 6];
+        matmul(View::new(&[], 2, 0), View::new(&[], 0, 3), &mut c, true);
+        assert_eq!(c, [5.0; 6]);
+        matmul(View::new(&[], 2, 0), View::new(&[], 0, 3), &mut c, false);
+        assert_eq!(c, [0.0; 6]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Rotary positions (half-split, as GPT-NeoX), while a product's rows are taken apart into heads.
+//!
+//! Channel `j < d/2` of a head is paired with `j + d/2`; the pair at position `l` is turned by
+//! `l f_j`, `f_j = 10000^{-2j/d}`. A rotation is linear, so the tangent of `q` is turned like `q`,
+//! and a gradient is turned back.
+
+use rayon::prelude::*;
+
+use crate::{Real, simd};
+
+/// Cosine and sine of every angle, `[L, d/2]` each.
+#[derive(Clone, Debug, Default)]
+pub struct Angles<T> {
+    half: usize,
+    cos: Vec<T>,
+    sin: Vec<T>,
+}
+
+impl<T: Real> Angles<T> {
+    /// Angles of positions `0..length` for heads of `width` channels.
+    pub fn new(length: usize, width: usize) -> Self {
+        let half = width / 2;
+        let angle = |i: usize| {
+            let frequency = 10_000f64.powf(-((i % half) as f64) / half as f64);
+            (i / half) as f64 * frequency
+        };
+        Self {
+            half,
+            cos: (0..length * half).map(|i| T::of(angle(i).cos())).collect(),
+            sin: (0..length * half).map(|i| T::of(angle(i).sin())).collect(),
+        }
+    }
+
+    /// Positions there are angles for.
+    pub fn length(&self) -> usize {
+        self.cos.len() / self.half.max(1)
+    }
+
+    #[inline(always)]
+    fn turn<const FORTH: bool>(&self, position: usize, from: &[T], to: &mut [T]) {
+        let half = self.half;
+        let angles = position * half..(position + 1) * half;
+        let (cos, sin) = (&self.cos[angles.clone()], &self.sin[angles]);
+        let ((a, b), (x, y)) = (from.split_at(half), to.split_at_mut(half));
+        let (b, y) = (&b[..half], &mut y[..half]);
+        for j in 0..half {
+            let sin = if FORTH { sin[j] } else { -sin[j] };
+            x[j] = a[j] * cos[j] - b[j] * sin;
+            y[j] = a[j] * sin + b[j] * cos[j];
+        }
+    }
+}
+
+/// Takes rows `qkv [B L, 3 C]` apart into turned `q`, turned `k` and `v`, each `[B, H, L, d]`.
+pub fn split<T: Real>(
+    angles: &Angles<T>,
+    (length, heads): (usize, usize),
+    qkv: &[T],
+    parts: [&mut [T]; 3],
+) {
+    let width = 2 * angles.half;
+    let channels = heads * width;
+    for (part, out) in parts.into_iter().enumerate() {
+        out.par_chunks_mut(length * width)
+            .enumerate()
+            .for_each(|(task, out)| {
+                let (b, h) = (task / heads, task % heads);
+                simd::run(
+                    out,
+                    #[inline(always)]
+                    |out| {
+                        for (l, to) in out.chunks_exact_mut(width).enumerate() {
+                            let row = (b * length + l) * 3 * channels;
+                            let start = row + part * channels + h * width;
+                            let from = &qkv[start..start + width];
+                            if part < 2 {
+                                angles.turn::<true>(l, from, to);
+                            } else {
+                                to.copy_from_slice(from);
+                            }
+                        }
+                    },
+                );
+            });
+    }
+}
+
+/// The reverse of [`split`] for gradients: turned back and joined into `[B L, 3 C]`.
+pub fn join<T: Real>(
+    angles: &Angles<T>,
+    (length, heads): (usize, usize),
+    parts: [&[T]; 3],
+    qkv: &mut [T],
+) {
+    let width = 2 * angles.half;
+    let channels = heads * width;
+    qkv.par_chunks_mut(3 * channels)
+        .enumerate()
+        .for_each(|(row, out)| {
+            let (b, l) = (row / length, row % length);
+            simd::run(
+                out,
+                #[inline(always)]
+                |out| {
+                    for (i, to) in out.chunks_exact_mut(width).enumerate() {
+                        let (part, h) = (i / heads, i % heads);
+                        let start = ((b * heads + h) * length + l) * width;
+                        let from = &parts[part][start..start + width];
+                        if part < 2 {
+                            angles.turn::<false>(l, from, to);
+                        } else {
+                            to.copy_from_slice(from);
+                        }
+                    }
+                },
+            );
+        });
+}
+
+/// Heads `[B, H, L, d]` side by side as rows `[B L, C]`.
+pub fn merge<T: Real>((length, heads, width): (usize, usize, usize), from: &[T], rows: &mut [T]) {
+    rows.par_chunks_mut(heads * width)
+        .enumerate()
+        .for_each(|(row, out)| {
+            let (b, l) = (row / length, row % length);
+            for (h, to) in out.chunks_exact_mut(width).enumerate() {
+                let start = ((b * heads + h) * length + l) * width;
+                to.copy_from_slice(&from[start..start + width]);
+            }
+        });
+}
+
+/// The reverse of [`merge`].
+pub fn divide<T: Real>((length, heads, width): (usize, usize, usize), rows: &[T], to: &mut [T]) {
+    to.par_chunks_mut(length * width)
+        .enumerate()
+        .for_each(|(task, out)| {
+            let (b, h) = (task / heads, task % heads);
+            for (l, to) in out.chunks_exact_mut(width).enumerate() {
+                let start = (b * length + l) * heads * width + h * width;
+                to.copy_from_slice(&rows[start..start + width]);
+            }
+        });
+}

@@ -1,0 +1,120 @@
+//! What everything above this crate knows of a network: `(x, t, r) -> logits [B, L, V]`, with the
+//! exact derivative in `t` and a way back.
+//!
+//! Logits are never held all at once. An evaluation ends in whatever the network can make logits
+//! of; they are shown row by row, a row being one coordinate of one sequence, to a consumer that
+//! takes from them what it needs and, on the way back, leaves the gradient in their place. So an
+//! MLP on four coordinates and a transformer with fifty thousand symbols are used the same way.
+
+use std::ops::Range;
+
+use crate::Real;
+
+/// Sequences to evaluate: `x [B, L]`, `t [B]`, `r [B]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// State symbols.
+    pub x: &'a [usize],
+    /// Times.
+    pub t: &'a [f64],
+    /// Ends of the steps; not read by a network that sees none.
+    pub r: &'a [f64],
+}
+
+/// Which parameters are trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adaptation {
+    /// The correction alone: no backward pass through the trunk.
+    Head,
+    /// Everything.
+    Full,
+}
+
+/// What an evaluation is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Want {
+    /// The first sequences whose derivative in `t` is wanted.
+    pub moving: usize,
+    /// The way back that will be taken, if any.
+    pub back: Option<Adaptation>,
+}
+
+/// The logits of one row: of a point, its derivative in `t`, and of another point, where they were
+/// asked for; else empty. All are the consumer's to overwrite.
+#[derive(Debug)]
+pub struct Logits<'a, T> {
+    /// `[V]` at the point. On the way back the gradient is left here.
+    pub value: &'a mut [T],
+    /// Their derivative in `t`.
+    pub tangent: &'a mut [T],
+    /// `[V]` at the other point.
+    pub other: &'a mut [T],
+}
+
+/// Rows to be shown.
+#[derive(Debug)]
+pub struct Rows<'a, P> {
+    /// Coordinates of all sequences, `sequence L + position`.
+    pub rows: &'a [usize],
+    /// Whether with derivatives; the rows are then of moving sequences.
+    pub tangent: bool,
+    /// An evaluation whose same rows are shown beside.
+    pub other: Option<&'a P>,
+}
+
+impl<'a, P> Rows<'a, P> {
+    /// Rows on their own.
+    pub fn plain(rows: &'a [usize]) -> Self {
+        Self {
+            rows,
+            tangent: false,
+            other: None,
+        }
+    }
+}
+
+/// Where gradients are collected.
+#[derive(Debug)]
+pub struct Gradient<'a, T> {
+    /// Of the parameters that the adaptation trains.
+    pub data: &'a mut [T],
+    /// Which those are.
+    pub adaptation: Adaptation,
+    /// Whether to add to what is there.
+    pub accumulate: bool,
+}
+
+/// A network with parameters in precision `T`.
+pub trait Network<T: Real>: Sync {
+    /// An evaluation; its arrays are used again by the next one.
+    type Pass: Default + Sync;
+
+    /// Symbols `V` of a row of logits.
+    fn symbols(&self) -> usize;
+    /// All parameters.
+    fn parameters(&self) -> &[T];
+    /// All parameters, to be updated.
+    fn parameters_mut(&mut self) -> &mut [T];
+    /// The parameters that an adaptation trains.
+    fn trainable(&self, adaptation: Adaptation) -> Range<usize>;
+    /// Evaluates sequences.
+    fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass);
+    /// Shows logits and collects the answers in the order of the rows.
+    fn visit<R: Send>(
+        &self,
+        pass: &Self::Pass,
+        rows: Rows<Self::Pass>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+    ) -> Vec<R>;
+    /// As [`visit`](Self::visit), and takes the logits' gradients that the consumer leaves. Each
+    /// row may be descended from once; [`backward`](Self::backward) follows.
+    fn descend<R: Send>(
+        &self,
+        pass: &mut Self::Pass,
+        rows: Rows<Self::Pass>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+        gradient: &mut Gradient<T>,
+    ) -> Vec<R>;
+    /// Finishes the way back for all rows that were descended from.
+    fn backward(&self, pass: &mut Self::Pass, gradient: &mut Gradient<T>);
+}

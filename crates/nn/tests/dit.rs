@@ -1,0 +1,244 @@
+//! The whole DiT against central differences in f64: every parameter's gradient and the
+//! derivative in `t`, for every way to see time and a step.
+
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
+use fewstep_nn::{
+    Adaptation, Batch, Gradient, Network, Rows, Want,
+    dit::{Config, Dit, Pass, Step, TimeInput},
+};
+
+const LENGTH: usize = 5;
+
+fn config(heads: usize, step: Step, time: TimeInput) -> Config {
+    Config {
+        vocabulary: 7,
+        length: 6,
+        width: 12,
+        blocks: 2,
+        heads,
+        conditioning: 9,
+        mask: None,
+        time,
+        step,
+    }
+}
+
+/// Every weight away from its initial value, zeros included.
+fn network(config: Config) -> Dit<f64> {
+    let mut net = Dit::<f64>::new(config, 3).unwrap();
+    for (i, p) in net.parameters_mut().iter_mut().enumerate() {
+        *p += 0.2 * (i as f64 * 1.7).sin();
+    }
+    net
+}
+
+fn cases() -> Vec<Dit<f64>> {
+    let mut out = Vec::new();
+    for (heads, time) in [
+        (2, TimeInput::Time),
+        (1, TimeInput::Sigma { eps: 1e-3 }),
+        (3, TimeInput::Zero),
+    ] {
+        for step in [Step::None, Step::Trunk, Step::Correction { width: 8 }] {
+            let mut net = network(config(heads, step, time));
+            net.gain = 1.3;
+            out.push(net);
+        }
+    }
+    out
+}
+
+struct Data {
+    x: Vec<usize>,
+    t: Vec<f64>,
+    r: Vec<f64>,
+}
+
+impl Data {
+    fn new(sequences: usize, length: usize) -> Self {
+        Self {
+            x: (0..sequences * length).map(|i| i * 5 % 7).collect(),
+            t: (0..sequences).map(|i| 0.2 + 0.3 * i as f64).collect(),
+            r: (0..sequences).map(|i| 0.6 + 0.35 * i as f64).collect(),
+        }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch {
+            x: &self.x,
+            t: &self.t,
+            r: &self.r,
+        }
+    }
+}
+
+fn logits(net: &Dit<f64>, data: &Data, moving: usize) -> (Vec<f64>, Vec<f64>) {
+    let mut pass = Pass::default();
+    let want = Want {
+        moving,
+        ..Want::default()
+    };
+    net.evaluate(data.batch(), want, &mut pass);
+    let all: Vec<usize> = (0..data.x.len()).collect();
+    let values = net.visit(&pass, Rows::plain(&all), |_, row| row.value.to_vec());
+    let rows = Rows {
+        rows: &all[..all.len() * moving / data.t.len()],
+        tangent: true,
+        other: None,
+    };
+    let tangents = net.visit(&pass, rows, |_, row| row.tangent.to_vec());
+    (values.concat(), tangents.concat())
+}
+
+#[test]
+fn the_derivative_in_t_is_exact() {
+    for net in cases() {
+        for length in [1, LENGTH] {
+            let data = Data::new(2, length);
+            let (_, tangent) = logits(&net, &data, 2);
+            let shifted = |h: f64| {
+                let mut moved = Data::new(2, length);
+                moved.t.iter_mut().for_each(|t| *t += h);
+                logits(&net, &moved, 0).0
+            };
+            let (up, down) = (shifted(1e-5), shifted(-1e-5));
+            for (i, d) in tangent.iter().enumerate() {
+                let numeric = (up[i] - down[i]) / 2e-5;
+                assert!(
+                    (numeric - d).abs() < 1e-7 * (1.0 + numeric.abs()),
+                    "{:?}: {numeric} {d}",
+                    net.config()
+                );
+            }
+            // The tangent of the first sequence alone is the same.
+            let (_, first) = logits(&net, &data, 1);
+            assert_eq!(first[..], tangent[..first.len()]);
+        }
+    }
+}
+
+#[test]
+fn gradients_are_exact() {
+    for mut net in cases() {
+        for adaptation in [Adaptation::Full, Adaptation::Head] {
+            let data = Data::new(2, LENGTH);
+            let range = net.trainable(adaptation);
+            let rows = [0, 2, 3, 7, 9];
+            let weight = |row: usize, symbol: usize| ((row * 7 + symbol) as f64 * 0.37).cos();
+            let mut pass = Pass::default();
+            let want = Want {
+                moving: 0,
+                back: Some(adaptation),
+            };
+            net.evaluate(data.batch(), want, &mut pass);
+            let mut gradient = vec![f64::NAN; range.len()];
+            for accumulate in [false, true] {
+                let mut gradient = Gradient {
+                    data: &mut gradient,
+                    adaptation,
+                    accumulate,
+                };
+                // In two parts, as a loss with two kinds of rows does it.
+                for part in [0..2, 2..5] {
+                    let first = part.start;
+                    net.descend(
+                        &mut pass,
+                        Rows::plain(&rows[part]),
+                        |row, logits| {
+                            for (symbol, l) in logits.value.iter_mut().enumerate() {
+                                *l = 0.5 * weight(first + row, symbol);
+                            }
+                        },
+                        &mut gradient,
+                    );
+                }
+                net.backward(&mut pass, &mut gradient);
+            }
+            let loss = |net: &Dit<f64>| -> f64 {
+                let (logits, _) = logits(net, &data, 0);
+                rows.iter()
+                    .enumerate()
+                    .flat_map(|(i, row)| (0..7).map(move |s| (i, *row, s)))
+                    .map(|(i, row, s)| logits[row * 7 + s] * weight(i, s))
+                    .sum()
+            };
+            for (i, at) in range.clone().enumerate().step_by(13) {
+                let original = net.parameters()[at];
+                let mut moved = |h: f64| {
+                    net.parameters_mut()[at] = original + h;
+                    let value = loss(&net);
+                    net.parameters_mut()[at] = original;
+                    value
+                };
+                let numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                let tensors = &net.layout().tensors;
+                assert!(
+                    (numeric - gradient[i]).abs() < 1e-6 * (1.0 + numeric.abs()),
+                    "{}: {numeric} {} {:?}",
+                    tensors.iter().find(|t| t.range.contains(&at)).unwrap().name,
+                    gradient[i],
+                    net.config()
+                );
+            }
+        }
+    }
+}
+
+/// A network adapted to see steps predicts what it did, for every step, bit for bit.
+#[test]
+fn adaptation_starts_at_the_base() {
+    let base = network(config(2, Step::None, TimeInput::Time));
+    let data = Data::new(2, LENGTH);
+    let (before, _) = logits(&base, &data, 0);
+    for step in [Step::Trunk, Step::Correction { width: 8 }] {
+        let adapted = base.clone().adapted(step, 5).unwrap();
+        assert_eq!(logits(&adapted, &data, 0).0, before);
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let config = config(2, Step::Correction { width: 8 }, TimeInput::Time);
+    let mut net = Dit::<f32>::new(config, 3).unwrap();
+    for (i, p) in net.parameters_mut().iter_mut().enumerate() {
+        *p += 0.2 * (i as f32 * 1.7).sin();
+    }
+    let data = Data::new(3, LENGTH);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new();
+        let pool = pool.num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut pass = Pass::default();
+            let want = Want {
+                moving: 2,
+                back: Some(Adaptation::Full),
+            };
+            net.evaluate(data.batch(), want, &mut pass);
+            let mut gradient = vec![0.0; net.parameters().len()];
+            let mut slots = Gradient {
+                data: &mut gradient,
+                adaptation: Adaptation::Full,
+                accumulate: false,
+            };
+            let rows: Vec<usize> = (0..10).collect();
+            let rows = Rows {
+                rows: &rows,
+                tangent: true,
+                other: None,
+            };
+            let tangents = net.descend(
+                &mut pass,
+                rows,
+                |row, logits| {
+                    logits.value.fill(row as f32 - 7.0);
+                    logits.tangent.to_vec()
+                },
+                &mut slots,
+            );
+            net.backward(&mut pass, &mut slots);
+            (tangents, gradient)
+        })
+    };
+    assert_eq!(run(1), run(3));
+}
