@@ -284,9 +284,9 @@ fn attend<T: Scalar>([b, h, l, d]: [usize; 4], [x, dx, gy]: &Point<T>) -> Pairs<
 #[test]
 fn products() {
     let sizes = |[n, i, o, ..]: [usize; 5]| (vec![n * i, o * i, n * o], 1);
-    for [n, i] in [[1, 1], [5, 3], [31, 65], [1, 600], [33, 17]] {
+    for [n, i] in [[1, 1], [5, 3], [31, 65], [3, 3100], [33, 17]] {
         for [flip, gap] in [[0, 0], [1, 0], [0, 5], [1, 3]] {
-            let shapes = [1, 7, 32, 65, 3100].map(|o| [n, i, o, flip, gap]);
+            let shapes = [1, 7, 32, 65].map(|o| [n, i, o, flip, gap]);
             check(("linear", linear, linear), sizes, 1.0, &shapes);
         }
     }
@@ -296,7 +296,7 @@ fn products() {
 fn branches() {
     let sizes = |[b, l, c]: [usize; 3]| (vec![b * l * c, 3 * b * c, 2 * c, b * l * c], 2);
     for l in [1, 5, 31, 33, 65] {
-        let shapes = [[1, l, 2], [3, l, 7], [2, l, 16], [1, l, 33]];
+        let shapes = [[1, l, 5], [3, l, 7], [2, l, 16], [1, l, 33]];
         check(("branch", branch, branch), sizes, 1.0, &shapes);
     }
 }

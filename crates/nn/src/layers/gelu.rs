@@ -34,9 +34,11 @@ impl Form {
                 let (scale, cubic) = (T::of(SCALE), T::of(CUBIC));
                 let square = u * u;
                 let z = scale * u * (one + cubic * square);
-                let sigma = one / (one + (-z).exp());
+                let e = (-z).exp();
+                let sigma = one / (one + e);
                 let dz = scale * (one + T::of(3.0) * cubic * square);
-                (u * sigma, sigma * (one + u * (one - sigma) * dz))
+                // e sigma is 1 - sigma without the cancellation.
+                (u * sigma, sigma * (one + u * e * sigma * dz))
             }
             Self::Exact => {
                 let wide = u.widen();
