@@ -248,11 +248,11 @@ fn a_step_of_the_perceptron_is_the_row_objective() {
     agrees(&perceptron(0.0), &perceptron(0.4), Adaptation::Full);
 }
 
-/// A few hundred steps of the base objective on one repeated sequence learn it.
+/// Steps of the base objective on one repeated symbol learn it.
 #[test]
-fn the_base_learns_a_sequence() {
+fn the_base_learns_a_symbol() {
     let mut network = dit(Step::None, 0.0);
-    let x1 = vec![3, 1, 4, 1, 5];
+    let x1 = vec![3; LENGTH];
     let pairs = vec![Pair::new(Schedule::Linear, 0.3, 0.3)];
     let mut gradient = vec![0.0; network.parameters().len()];
     let mut optimizer = AdamW::new(gradient.len(), Settings::ADAM);
@@ -268,9 +268,9 @@ fn the_base_learns_a_sequence() {
         losses.push(masked::base(
             &network, &examples, SYMBOLS, &mut pass, &mut slots,
         ));
-        optimizer.update(network.parameters_mut(), &gradient, 0.01);
+        optimizer.update(network.parameters_mut(), &gradient, 0.02);
     }
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     assert!(mean(&losses[..20]) > 1.0, "{}", mean(&losses[..20]));
-    assert!(mean(&losses[180..]) < 0.1, "{}", mean(&losses[180..]));
+    assert!(mean(&losses[180..]) < 0.05, "{}", mean(&losses[180..]));
 }
