@@ -3,16 +3,17 @@
 use std::ops::Range;
 
 use fewstep_ctmc::random::{Key, Purpose, uniform};
+use rayon::prelude::*;
 
 use super::{
     Config, Correction, Layout, Step,
     head::{Head, HeadGradient, Pool},
     linear::{Slots, affine, affine_tangent, back_input, forward},
     time::Time,
-    trunk::{BlockPass, Kept, Scratch, Sizes, sized},
+    trunk::{BlockPass, Kept, Scratch, Sizes, Sums, sized},
 };
 use crate::{
-    Adaptation, Batch, Gradient, Logits, Network, Real, Rows, Want,
+    Adaptation, Batch, Gradient, Logits, Network, Real, Rows, Want, kernel,
     layers::{
         gate::add_column_sums,
         gelu::{self, Form},
@@ -43,13 +44,12 @@ pub struct Pass<T> {
     tokens: Vec<usize>,
     /// `gain (r - t)` of each sequence.
     steps: Vec<f64>,
-    blocks: Vec<Kept<T>>,
+    parts: Vec<Part<T>>,
     x: Vec<T>,
     dx: Vec<T>,
     stats: Vec<Stats<T>>,
     modulation: Vec<T>,
     correction: Corrected<T>,
-    scratch: Scratch<T>,
     features: Vec<T>,
     tangents: Vec<T>,
     /// In the features, of the rows descended from.
@@ -57,6 +57,19 @@ pub struct Pass<T> {
     begun: bool,
     descended: bool,
 }
+
+/// A few sequences that go through the trunk together. Parts are independent, so threads take one
+/// each, and small enough for what passes between two operations to stay in a core's cache.
+#[derive(Clone, Debug, Default)]
+struct Part<T> {
+    sizes: Sizes,
+    kept: Vec<Kept<T>>,
+    scratch: Scratch<T>,
+}
+
+/// Positions a part has at least, unless there are no more. A part is the same whatever the number
+/// of threads, and so is the order of every sum.
+const PART: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 struct Corrected<T> {
@@ -202,19 +215,38 @@ impl<T: Real> Dit<T> {
         } else {
             1
         };
-        pass.blocks.resize_with(every, Kept::default);
-        for (i, block) in layout.blocks.iter().enumerate() {
-            let kept = &mut pass.blocks[i.min(every - 1)];
-            let trunk = &pass.time.trunk;
-            let mut here = BlockPass {
-                sizes,
-                parameters: p,
-                block,
-                angles: &self.angles,
-                scratch: &mut pass.scratch,
+        let together = PART.div_ceil(length);
+        let parts = count.div_ceil(together);
+        pass.parts.resize_with(parts, Part::default);
+        for (i, part) in pass.parts.iter_mut().enumerate() {
+            let first = i * together;
+            part.sizes = Sizes {
+                batch: together.min(count - first),
+                moving: sizes.moving.saturating_sub(first).min(together),
+                ..sizes
             };
-            here.forward((&trunk.value, &trunk.tangent), x, dx, kept);
+            part.kept.resize_with(every, Kept::default);
         }
+        let chunk = together * length * c;
+        let mut moved: Vec<&mut [T]> = dx.chunks_mut(chunk).collect();
+        moved.resize_with(parts, Default::default);
+        let (trunk, e) = (&pass.time.trunk, together * sizes.conditioning);
+        let alone = parts >= rayon::current_num_threads();
+        pass.parts
+            .par_iter_mut()
+            .zip(x.par_chunks_mut(chunk))
+            .zip(moved)
+            .enumerate()
+            .for_each(|(i, ((part, x), dx))| {
+                let value = chunk_of(&trunk.value, i, e);
+                let tangent = chunk_of(&trunk.tangent, i, e);
+                for (block, at) in layout.blocks.iter().zip(0..) {
+                    let kept = &mut part.kept[at.min(every - 1)];
+                    let about = (part.sizes, p, block, &self.angles);
+                    let mut here = BlockPass::new(about, &mut part.scratch);
+                    kernel::alone(alone, || here.forward((value, tangent), x, dx, kept));
+                }
+            });
         self.finish(pass);
     }
 
@@ -378,15 +410,35 @@ impl<T: Real> Dit<T> {
             let c = &pass.time.trunk.value;
             let inner = (s.conditioning, &c[..]);
             gradient.affine(p, &layout.modulation, inner, &gmods, Some(&mut gc));
-            for (block, kept) in layout.blocks.iter().zip(&pass.blocks).rev() {
-                let mut here = BlockPass {
-                    sizes: s,
-                    parameters: p,
-                    block,
-                    angles: &self.angles,
-                    scratch: &mut pass.scratch,
-                };
-                here.backward(c, kept, &mut gx, &mut gc, gradient);
+            let chunk = PART.div_ceil(s.length) * s.length * s.channels;
+            let alone = pass.parts.len() >= rayon::current_num_threads();
+            for (at, block) in layout.blocks.iter().enumerate().rev() {
+                let about = |part: Sizes| (part, p, block, &self.angles);
+                let sums: Vec<Sums<T>> = pass
+                    .parts
+                    .par_iter_mut()
+                    .zip(gx.par_chunks_mut(chunk))
+                    .map(|(part, gx)| {
+                        let Part {
+                            sizes,
+                            kept,
+                            scratch,
+                        } = part;
+                        let mut here = BlockPass::new(about(*sizes), scratch);
+                        kernel::alone(alone, || here.backward(&kept[at], gx))
+                    })
+                    .collect();
+                let mut gmods = Vec::new();
+                for (i, (part, sums)) in pass.parts.iter_mut().zip(sums).enumerate() {
+                    let accumulate = gradient.accumulate;
+                    gradient.accumulate |= i > 0;
+                    BlockPass::new(about(part.sizes), &mut part.scratch).weights(gradient);
+                    gradient.accumulate = accumulate;
+                    sums.add(block, gradient);
+                    gmods.extend(sums.modulation);
+                }
+                let inner = (s.conditioning, &c[..]);
+                gradient.affine(p, &block.modulation, inner, &gmods, Some(&mut gc));
             }
             let gembedding = gradient.at(&layout.embedding);
             for (&token, g) in pass.tokens.iter().zip(gx.chunks_exact(s.channels)) {
@@ -443,6 +495,12 @@ impl<T: Real> Dit<T> {
         }
         gc
     }
+}
+
+/// Chunk `i` of `size` entries, or what there is of it.
+fn chunk_of<T>(all: &[T], i: usize, size: usize) -> &[T] {
+    let end = all.len().min((i + 1) * size);
+    &all[end.min(i * size)..end]
 }
 
 impl<T: Real> Network<T> for Dit<T> {

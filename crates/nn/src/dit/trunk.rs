@@ -78,8 +78,8 @@ pub struct Kept<T> {
 /// Arrays that are used again for every block.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch<T> {
-    narrow: [Vec<T>; 4],
-    three: Vec<T>,
+    narrow: [Vec<T>; 7],
+    three: [Vec<T>; 2],
     wide: [Vec<T>; 2],
 }
 
@@ -111,19 +111,28 @@ fn gate<'a, T>(sizes: &Sizes, modulation: &'a [T], which: usize) -> Gate<'a, T> 
 
 /// A block of the network, with the tools of a pass.
 pub struct BlockPass<'a, T> {
-    /// Sizes of the pass.
-    pub sizes: Sizes,
-    /// All parameters.
-    pub parameters: &'a [T],
-    /// Where this block's are.
-    pub block: &'a Block,
-    /// Rotary angles.
-    pub angles: &'a Angles<T>,
-    /// Arrays to work in.
-    pub scratch: &'a mut Scratch<T>,
+    sizes: Sizes,
+    parameters: &'a [T],
+    block: &'a Block,
+    angles: &'a Angles<T>,
+    scratch: &'a mut Scratch<T>,
 }
 
-impl<T: Real> BlockPass<'_, T> {
+impl<'a, T: Real> BlockPass<'a, T> {
+    /// Of given sizes, parameters, block and rotary angles, to work in `scratch`.
+    pub fn new(
+        (sizes, parameters, block, angles): (Sizes, &'a [T], &'a Block, &'a Angles<T>),
+        scratch: &'a mut Scratch<T>,
+    ) -> Self {
+        Self {
+            sizes,
+            parameters,
+            block,
+            angles,
+            scratch,
+        }
+    }
+
     /// Moves the state `x [N, C]` through the block, and the tangent of its first sequences.
     pub fn forward(
         &mut self,
@@ -135,7 +144,7 @@ impl<T: Real> BlockPass<'_, T> {
         let (s, p, b) = (self.sizes, self.parameters, self.block);
         let (n, m, width) = (s.state(), s.moved(), s.channels);
         let scratch = &mut *self.scratch;
-        let [h, dh, moved, _] = &mut scratch.narrow;
+        let [h, dh, moved, ..] = &mut scratch.narrow;
         let (h, dh, moved) = (sized(h, n), sized(dh, m), sized(moved, m));
         let [wide, dwide] = &mut scratch.wide;
 
@@ -148,7 +157,7 @@ impl<T: Real> BlockPass<'_, T> {
         let [stats1, stats2] = &mut kept.stats;
         let norm1 = norm(&s, &p[b.norm1.clone()], mods, 0);
         norm1.forward(&kept.x, h, sized(stats1, rows));
-        let three = sized(&mut scratch.three, 3 * n);
+        let three = sized(&mut scratch.three[0], 3 * n);
         forward(&p[b.qkv.clone()], width, h, three);
         let [q, k, v] = &mut kept.qkv;
         let parts = [sized(q, n), sized(k, n), sized(v, n)];
@@ -205,77 +214,101 @@ impl<T: Real> BlockPass<'_, T> {
         }
     }
 
-    /// Turns the gradient `gx` in the block's output into that in its input, and adds to `gc` that
-    /// in the conditioning vector.
-    pub fn backward(
-        &mut self,
-        c: &[T],
-        kept: &Kept<T>,
-        gx: &mut [T],
-        gc: &mut Vec<T>,
-        gradient: &mut Slots<T>,
-    ) {
+    /// Turns the gradient `gx` in the block's output into that in its input. What the gradients of
+    /// the matrices need is left in the scratch arrays for [`weights`](Self::weights); those of
+    /// vectors are returned.
+    pub fn backward(&mut self, kept: &Kept<T>, gx: &mut [T]) -> Sums<T> {
         let (s, p, b) = (self.sizes, self.parameters, self.block);
         let (n, width) = (s.state(), s.channels);
         let rows = n / width;
         let scratch = &mut *self.scratch;
-        let [h, middle, gy, gh] = &mut scratch.narrow;
-        let (h, middle) = (sized(h, n), sized(middle, n));
-        let (gy, gh) = (sized(gy, n), sized(gh, n));
-        let [active, gwide] = &mut scratch.wide;
-        let (active, gwide) = (sized(active, 4 * n), sized(gwide, 4 * n));
+        let [h1, h2, gy1, gy2, merged, middle, gh] = scratch.narrow.each_mut().map(|v| sized(v, n));
+        let [active, gwide] = scratch.wide.each_mut().map(|v| sized(v, 4 * n));
+        let [three, gparts] = scratch.three.each_mut().map(|v| sized(v, 3 * n));
         let mods = &kept.modulation[..];
-        let mut gmods = vec![T::of(0.0); mods.len()];
+        let mut sums = Sums {
+            modulation: vec![T::of(0.0); mods.len()],
+            norms: [0, 1].map(|_| vec![T::of(0.0); width]),
+            up: vec![T::of(0.0); 4 * width],
+            down: vec![T::of(0.0); width],
+        };
+        let gmods = &mut sums.modulation;
+        let mut stats = vec![Stats::default(); rows];
 
         // The MLP.
         let gate2 = gate(&s, mods, 1);
-        let gbias = gradient.at(&b.down.bias);
-        gate2.backward(&kept.out, gx, gy, &mut gmods, Some(gbias));
+        gate2.backward(&kept.out, gx, gy2, gmods, Some(&mut sums.down));
         gelu::value(Form::Tanh, &kept.hidden, active);
-        gradient.weight(&b.down.weight, 4 * width, active, gy);
-        back_input(&p[b.down.weight.clone()], 4 * width, gy, gwide, false);
+        back_input(&p[b.down.weight.clone()], 4 * width, gy2, gwide, false);
         gelu::chain(Form::Tanh, &kept.hidden, gwide);
-        add_column_sums(gwide, gradient.at(&b.up.bias));
-        middle.copy_from_slice(&kept.x);
-        let gate1 = gate(&s, mods, 0);
+        add_column_sums(gwide, &mut sums.up);
         // The state between the branches, by the operations of the forward pass.
+        let gate1 = gate(&s, mods, 0);
+        middle.copy_from_slice(&kept.x);
         gh.copy_from_slice(&kept.attended);
         gate1.forward(gh, None, middle);
         let norm2 = norm(&s, &p[b.norm2.clone()], mods, 1);
-        let mut stats = vec![Stats::default(); rows];
-        norm2.forward(middle, h, &mut stats);
-        gradient.weight(&b.up.weight, width, h, gwide);
+        norm2.forward(middle, h2, &mut stats);
         back_input(&p[b.up.weight.clone()], width, gwide, gh, false);
-        let gweight = gradient.at(&b.norm2);
-        norm2.backward((middle, &stats), gh, gx, &mut gmods, gweight);
+        norm2.backward((middle, &stats), gh, gx, gmods, &mut sums.norms[1]);
 
         // Attention.
-        gate1.backward(&kept.attended, gx, gy, &mut gmods, None);
-        rotary::merge(s.parts(), &kept.o, h);
-        gradient.weight(&b.out, width, h, gy);
-        back_input(&p[b.out.clone()], width, gy, gh, false);
-        let go = &mut gy[..];
+        gate1.backward(&kept.attended, gx, gy1, gmods, None);
+        rotary::merge(s.parts(), &kept.o, merged);
+        back_input(&p[b.out.clone()], width, gy1, gh, false);
+        let go = middle;
         rotary::divide(s.parts(), gh, go);
-        let (gq, rest) = gwide.split_at_mut(n);
-        let (gk, rest) = rest.split_at_mut(n);
+        let (gq, rest) = gparts.split_at_mut(n);
+        let (gk, gv) = rest.split_at_mut(n);
         let [q, k, v] = &kept.qkv;
         attention::backward(
             s.shape(s.batch),
             [q, k, v],
             (&kept.o, &kept.lse),
             go,
-            [gq, gk, &mut rest[..n]],
+            [gq, gk, gv],
         );
-        let three = sized(&mut scratch.three, 3 * n);
-        let parts = [&*gq, &*gk, &rest[..n]];
-        rotary::join(self.angles, (s.length, s.heads), parts, three);
+        rotary::join(self.angles, (s.length, s.heads), [gq, gk, gv], three);
         let norm1 = norm(&s, &p[b.norm1.clone()], mods, 0);
-        norm1.forward(&kept.x, h, &mut stats);
-        gradient.weight(&b.qkv, width, h, three);
+        norm1.forward(&kept.x, h1, &mut stats);
         back_input(&p[b.qkv.clone()], width, three, gh, false);
-        let gweight = gradient.at(&b.norm1);
-        norm1.backward((&kept.x, &stats), gh, gx, &mut gmods, gweight);
+        norm1.backward((&kept.x, &stats), gh, gx, gmods, &mut sums.norms[0]);
+        sums
+    }
 
-        gradient.affine(p, &b.modulation, (s.conditioning, c), &gmods, Some(gc));
+    /// The gradients of the block's matrices, after [`backward`](Self::backward).
+    pub fn weights(&self, gradient: &mut Slots<T>) {
+        let (b, width) = (self.block, self.sizes.channels);
+        let [h1, h2, gy1, gy2, merged, ..] = &self.scratch.narrow;
+        let ([active, gwide], [three, _]) = (&self.scratch.wide, &self.scratch.three);
+        gradient.weight(&b.qkv, width, h1, three);
+        gradient.weight(&b.out, width, merged, gy1);
+        gradient.weight(&b.up.weight, width, h2, gwide);
+        gradient.weight(&b.down.weight, 4 * width, active, gy2);
+    }
+}
+
+/// Gradients of the vectors of a block.
+#[derive(Debug)]
+pub struct Sums<T> {
+    /// In the modulation rows `[B, 6 C]`.
+    pub modulation: Vec<T>,
+    norms: [Vec<T>; 2],
+    up: Vec<T>,
+    down: Vec<T>,
+}
+
+impl<T: Real> Sums<T> {
+    /// Adds those of parameters.
+    pub fn add(&self, block: &Block, gradient: &mut Slots<T>) {
+        for (range, sum) in [
+            (&block.norm1, &self.norms[0]),
+            (&block.norm2, &self.norms[1]),
+            (&block.up.bias, &self.up),
+            (&block.down.bias, &self.down),
+        ] {
+            let to = gradient.at(range);
+            to.iter_mut().zip(sum).for_each(|(t, s)| *t += *s);
+        }
     }
 }

@@ -9,9 +9,27 @@ use std::cell::Cell;
 use super::{Micro, View};
 use crate::Real;
 
+thread_local! {
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` with [`matmul`] on this thread alone if `alone`: for callers that have a task for every
+/// thread. The results are the same.
+pub fn alone<R>(alone: bool, f: impl FnOnce() -> R) -> R {
+    let before = ALONE.replace(alone);
+    let result = f();
+    ALONE.set(before);
+    result
+}
+
 /// `c [m, n] = a [m, k] b [k, n]` over all threads, added to `c` if `accumulate`.
 pub fn matmul<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool) {
-    product(a, b, c, accumulate, gemm::Parallelism::Rayon(0));
+    let parallelism = if ALONE.get() {
+        gemm::Parallelism::None
+    } else {
+        gemm::Parallelism::Rayon(0)
+    };
+    product(a, b, c, accumulate, parallelism);
 }
 
 /// As [`matmul`], on this thread alone: for callers that split the work themselves.

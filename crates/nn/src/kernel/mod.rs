@@ -8,7 +8,7 @@ mod matmul;
 pub mod micro;
 pub mod pack;
 
-pub use matmul::{Buffer, aligned, matmul, matmul_here, multiply};
+pub use matmul::{Buffer, aligned, alone, matmul, matmul_here, multiply};
 pub use micro::{Micro, Portable};
 pub use pack::View;
 

@@ -37,8 +37,9 @@ impl Form {
                 let e = (-z).exp();
                 let sigma = one / (one + e);
                 let dz = scale * (one + T::of(3.0) * cubic * square);
-                // e sigma is 1 - sigma without the cancellation.
-                (u * sigma, sigma * (one + u * e * sigma * dz))
+                // 1 - sigma, without cancellation on one side and overflow on the other.
+                let rest = if e > one { one - sigma } else { e * sigma };
+                (u * sigma, sigma * (one + u * rest * dz))
             }
             Self::Exact => {
                 let wide = u.widen();
@@ -113,4 +114,26 @@ fn each<T: Real>(form: Form, u: &[T], v: &mut [T], f: impl Fn((T, T), &mut T) + 
                 },
             );
         });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Far out on both sides the curve is a line and a constant, in both precisions.
+    #[test]
+    fn the_ends_are_finite() {
+        for form in [Form::Tanh, Form::Exact] {
+            for u in [-1e4, -60.0, -12.0, 12.0, 60.0, 1e4] {
+                let (wide, narrow) = (form.at(u), form.at(u as f32));
+                let line = if u > 0.0 { (u, 1.0) } else { (0.0, 0.0) };
+                assert!((wide.0 - line.0).abs() < 1e-12 && (wide.1 - line.1).abs() < 1e-12);
+                assert!((f64::from(narrow.0) - line.0).abs() < 1e-6 * (1.0 + line.0));
+                assert!(
+                    (f64::from(narrow.1) - line.1).abs() < 1e-6,
+                    "{form:?} {u}: {narrow:?}"
+                );
+            }
+        }
+    }
 }
