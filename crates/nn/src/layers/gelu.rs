@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_ends_are_finite() {
         for form in [Form::Tanh, Form::Exact] {
-            for u in [-1e4, -60.0, -12.0, 12.0, 60.0, 1e4] {
+            for u in [-1e4f64, -60.0, -12.0, 12.0, 60.0, 1e4] {
                 let (wide, narrow) = (form.at(u), form.at(u as f32));
                 let line = if u > 0.0 { (u, 1.0) } else { (0.0, 0.0) };
                 assert!((wide.0 - line.0).abs() < 1e-12 && (wide.1 - line.1).abs() < 1e-12);
