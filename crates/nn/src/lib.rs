@@ -28,6 +28,7 @@ pub mod optim;
 mod real;
 #[cfg(feature = "burn")]
 pub mod reference;
+mod replace;
 pub mod silu;
 mod simd;
 pub mod softmax;
@@ -38,3 +39,4 @@ pub use mlp::Mlp;
 pub use network::{Adaptation, Batch, Gradient, Logits, Network, Rows, Want};
 pub use optim::{AdamW, TrainState};
 pub use real::Real;
+pub use replace::replace;

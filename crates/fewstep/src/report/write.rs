@@ -6,7 +6,7 @@
 
 use super::{Report, html, split_chart, tv_chart};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -47,50 +47,10 @@ pub fn write(report: &Report, dir: &Path) -> Result<(), WriteError> {
 
 /// Replaces the file at `path` by `bytes`, all or nothing.
 pub fn atomic(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    replace(path, bytes).map_err(|source| WriteError {
+    fewstep_nn::replace(path, |out| out.write_all(bytes)).map_err(|source| WriteError {
         path: path.into(),
         source,
     })
-}
-
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // The parent of a bare file name is empty, which names no directory.
-    let dir = path
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut file = temporary(dir)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    sync_directory(dir)
-}
-
-/// A file that deletes itself unless renamed, with the permissions of an ordinary one.
-#[cfg(unix)]
-fn temporary(dir: &Path) -> io::Result<tempfile::NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    // Temporary files are private by default; the umask narrows this as for any file.
-    let ordinary = fs::Permissions::from_mode(0o666);
-    tempfile::Builder::new()
-        .permissions(ordinary)
-        .tempfile_in(dir)
-}
-
-#[cfg(not(unix))]
-fn temporary(dir: &Path) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::NamedTempFile::new_in(dir)
-}
-
-/// Makes the rename itself last.
-#[cfg(unix)]
-fn sync_directory(dir: &Path) -> io::Result<()> {
-    fs::File::open(dir)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]

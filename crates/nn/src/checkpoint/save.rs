@@ -5,15 +5,15 @@
 //! vector as they are, without a second copy.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
 use super::facts::{Own, VERSION};
-use crate::Real;
 use crate::dit::{Config, Layout, TimeInput};
+use crate::{Real, replace};
 
 /// Writes `config.json` and `model.safetensors` into a directory, which is created if missing.
 ///
@@ -99,30 +99,6 @@ fn weights<T: Real>(out: &mut dyn Write, layout: &Layout, parameters: &[T]) -> i
             out.write_all(&wide.to_le_bytes())?;
         }
     }
-    Ok(())
-}
-
-/// Replaces a file, all or nothing.
-fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // The parent of a bare file name is empty, which names no directory.
-    let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // Temporary files are private by default; the umask narrows this as for any file.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    let file = builder.tempfile_in(directory)?;
-    let mut out = BufWriter::with_capacity(1 << 18, file);
-    fill(&mut out)?;
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    // Makes the rename itself last.
-    #[cfg(unix)]
-    fs::File::open(directory)?.sync_all()?;
     Ok(())
 }
 

@@ -588,6 +588,6 @@ impl<T: Real> Network<T> for Dit<T> {
         let gfeatures = std::mem::take(&mut pass.gfeatures);
         self.back_trunk(pass, &gfeatures, full, &mut slots);
         pass.gfeatures = gfeatures;
-        pass.begun = false;
+        (pass.begun, pass.descended) = (false, false);
     }
 }
