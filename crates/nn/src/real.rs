@@ -5,11 +5,11 @@ use std::{
     thread::LocalKey,
 };
 
-use crate::kernel::{self, Buffer, Portable, Task};
+use crate::kernel::{self, Buffers, Portable, Task};
 
 thread_local! {
-    static NARROW: Buffer<f32> = const { Buffer::new(Vec::new()) };
-    static WIDE: Buffer<f64> = const { Buffer::new(Vec::new()) };
+    static NARROW: Buffers<f32> = const { Buffers::new(Vec::new()) };
+    static WIDE: Buffers<f64> = const { Buffers::new(Vec::new()) };
 }
 
 /// f32 or f64.
@@ -38,8 +38,23 @@ pub trait Real:
     fn sqrt(self) -> Self;
     /// Runs `task` with the machine's best kernel for this precision.
     fn dispatch<K: Task<Self>>(task: K) -> K::Output;
-    /// A buffer of this thread, to be taken and put back.
-    fn buffer() -> &'static LocalKey<Buffer<Self>>;
+    /// The buffers of this thread that nobody uses now.
+    fn buffers() -> &'static LocalKey<Buffers<Self>>;
+
+    /// One of them, of any length; [`give`](Self::give) puts it back.
+    fn take() -> Vec<Self> {
+        let mut kept = Self::buffers().take();
+        let buffer = kept.pop().unwrap_or_default();
+        Self::buffers().set(kept);
+        buffer
+    }
+
+    /// Puts a buffer back.
+    fn give(buffer: Vec<Self>) {
+        let mut kept = Self::buffers().take();
+        kept.push(buffer);
+        Self::buffers().set(kept);
+    }
 }
 
 impl Real for f64 {
@@ -60,7 +75,7 @@ impl Real for f64 {
     fn dispatch<K: Task<Self>>(task: K) -> K::Output {
         task.run(Portable)
     }
-    fn buffer() -> &'static LocalKey<Buffer<Self>> {
+    fn buffers() -> &'static LocalKey<Buffers<Self>> {
         &WIDE
     }
 }
@@ -100,7 +115,7 @@ impl Real for f32 {
     fn dispatch<K: Task<Self>>(task: K) -> K::Output {
         kernel::dispatch_f32(task)
     }
-    fn buffer() -> &'static LocalKey<Buffer<Self>> {
+    fn buffers() -> &'static LocalKey<Buffers<Self>> {
         &NARROW
     }
 }

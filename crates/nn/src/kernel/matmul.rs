@@ -1,13 +1,29 @@
-//! Matrix products: large ones by the `gemm` crate over all threads, small ones on packed panels.
+//! Matrix products: in f32 on x86 by our own kernels, otherwise by the `gemm` crate.
 //!
-//! In a large product every entry of the result is summed over the same blocks of `k` in the same
-//! order whoever computes it, so it does not depend on the number of threads, bit for bit; a test
-//! holds the crate to that.
+//! Ours divides the columns of the result among the threads. Each packs a few columns of the right
+//! operand, a block of `k` at a time, and uses them while they are in its cache. Left rows are read
+//! where they are; a transposed left operand is packed before. Every entry is summed over the same blocks of `k` in the same order, whoever computes
+//! it and with how many others: it does not depend, bit for bit, on the number of threads, nor on
+//! how many rows a batch has. The crate keeps the first promise and not the second.
+
+// Tasks write columns of one result, which no safe slice can say.
+#![allow(unsafe_code)]
 
 use std::cell::Cell;
 
-use super::{Micro, View};
+use rayon::prelude::*;
+
+use super::{Lines, Micro, Task, View, pack};
 use crate::Real;
+
+/// Length of a block of `k`: with [`GROUP`], what is packed at a time stays in a core's second cache.
+const DEPTH: usize = 768;
+/// Columns of the right operand that a task packs and goes over.
+const GROUP: usize = 128;
+/// Rows below which a result is not divided further.
+const LOW: usize = 128;
+/// Rows of a transposed left operand that are packed at a time.
+const TALL: usize = 4096;
 
 thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
@@ -24,26 +40,15 @@ pub fn alone<R>(alone: bool, f: impl FnOnce() -> R) -> R {
 
 /// `c [m, n] = a [m, k] b [k, n]` over all threads, added to `c` if `accumulate`.
 pub fn matmul<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool) {
-    let parallelism = if ALONE.get() {
-        gemm::Parallelism::None
-    } else {
-        gemm::Parallelism::Rayon(0)
-    };
-    product(a, b, c, accumulate, parallelism);
+    product(a, b, c, accumulate, !ALONE.get());
 }
 
 /// As [`matmul`], on this thread alone: for callers that split the work themselves.
 pub fn matmul_here<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool) {
-    product(a, b, c, accumulate, gemm::Parallelism::None);
+    product(a, b, c, accumulate, false);
 }
 
-fn product<T: Real>(
-    a: View<T>,
-    b: View<T>,
-    c: &mut [T],
-    accumulate: bool,
-    parallelism: gemm::Parallelism,
-) {
+fn product<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool, threads: bool) {
     let (m, n, k) = (a.rows(), b.cols(), a.cols());
     assert_eq!(k, b.rows(), "inner sizes of a product");
     assert_eq!(c.len(), m * n, "a result of {m} x {n}");
@@ -53,66 +58,258 @@ fn product<T: Real>(
     if m == 0 || n == 0 || k == 0 {
         return;
     }
-    let (a_row, a_col) = a.strides();
-    let (b_row, b_col) = b.strides();
-    // SAFETY: a view's constructors check that all its entries lie inside its data, `c` has the
-    // length asserted above and is borrowed exclusively.
-    #[allow(unsafe_code)]
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c.as_mut_ptr(),
-            1,
-            n as isize,
-            accumulate,
-            a.data().as_ptr(),
-            a_col,
-            a_row,
-            b.data().as_ptr(),
-            b_col,
-            b_row,
-            T::of(1.0),
-            T::of(1.0),
-            false,
-            false,
-            false,
-            parallelism,
-        );
+    T::dispatch(Product {
+        a,
+        b,
+        c,
+        accumulate,
+        threads,
+    });
+}
+
+struct Product<'a, T> {
+    a: View<'a, T>,
+    b: View<'a, T>,
+    c: &'a mut [T],
+    accumulate: bool,
+    threads: bool,
+}
+
+impl<T: Real> Task<T> for Product<'_, T> {
+    type Output = ();
+
+    fn run<M: Micro<T>>(self, micro: M) {
+        if M::TUNED {
+            self.packed(micro);
+        } else {
+            self.library();
+        }
     }
 }
 
-/// `c [m, n] (+)= a b` on packed operands, on this thread. `a` has `m.div_ceil(ROWS)` panels, `b`
-/// `n.div_ceil(COLS)`.
+impl<T: Real> Product<'_, T> {
+    fn packed<M: Micro<T>>(self, micro: M) {
+        let (m, n, k) = (self.a.rows(), self.b.cols(), self.a.cols());
+        let depth = k.div_ceil(k.div_ceil(DEPTH));
+        let c = Shared(self.c.as_mut_ptr());
+        if let Some(left) = Left::in_place(self.a) {
+            // SAFETY: `c` has m rows of n and is borrowed exclusively.
+            unsafe {
+                columns(
+                    micro,
+                    (left, m),
+                    self.b,
+                    depth,
+                    c,
+                    (self.accumulate, self.threads),
+                )
+            };
+            return;
+        }
+        let tall = TALL.min(m).next_multiple_of(M::ROWS);
+        let mut buffer = T::take();
+        let packed = aligned(&mut buffer, tall * depth);
+        for first in (0..k).step_by(depth) {
+            let here = depth.min(k - first);
+            let b = self.b.part((first, 0), (here, n));
+            for top in (0..m).step_by(tall) {
+                let rows = tall.min(m - top);
+                let a = self.a.part((top, first), (rows, here));
+                let packed = &mut packed[..pack::lhs_len::<T, M>(rows, here)];
+                each(packed, M::ROWS * here, self.threads, |i, panel| {
+                    pack::lhs_panel(micro, a, i, panel);
+                });
+                let left = Left::packed::<M>(packed, here);
+                let how = (self.accumulate || first > 0, self.threads);
+                // SAFETY: these rows of `c`, which is borrowed exclusively.
+                unsafe { columns(micro, (left, rows), b, here, c.at(top * n), how) };
+            }
+        }
+        T::give(buffer);
+    }
+
+    fn library(self) {
+        let (a_row, a_col) = self.a.strides();
+        let (b_row, b_col) = self.b.strides();
+        let n = self.b.cols();
+        // SAFETY: a view's constructors check that all its entries lie inside its data, `c` has the
+        // length that was asserted and is borrowed exclusively.
+        unsafe {
+            gemm::gemm(
+                self.a.rows(),
+                n,
+                self.a.cols(),
+                self.c.as_mut_ptr(),
+                1,
+                n as isize,
+                self.accumulate,
+                self.a.data().as_ptr(),
+                a_col,
+                a_row,
+                self.b.data().as_ptr(),
+                b_col,
+                b_row,
+                T::of(1.0),
+                T::of(1.0),
+                false,
+                false,
+                false,
+                if self.threads {
+                    gemm::Parallelism::Rayon(0)
+                } else {
+                    gemm::Parallelism::None
+                },
+            );
+        }
+    }
+}
+
+/// Calls `f` with every piece of `data` and its number, over all threads or in order.
+fn each<T: Real>(
+    data: &mut [T],
+    piece: usize,
+    threads: bool,
+    f: impl Fn(usize, &mut [T]) + Sync + Send,
+) {
+    if threads {
+        let pieces = data.par_chunks_mut(piece).enumerate();
+        pieces.for_each(|(i, piece)| f(i, piece));
+    } else {
+        let pieces = data.chunks_mut(piece).enumerate();
+        pieces.for_each(|(i, piece)| f(i, piece));
+    }
+}
+
+/// A left operand as the kernel reads it: entry `(i, l)` of the rows from a multiple `r` of `ROWS`
+/// on is `data[r along + i row + l step]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a, T> {
+    lines: Lines<'a, T>,
+    along: usize,
+}
+
+impl<'a, T: Real> Left<'a, T> {
+    /// Rows of `width`, one after the other, read where they are.
+    pub fn rows(data: &'a [T], width: usize) -> Self {
+        let (row, step) = (width, 1);
+        Self {
+            lines: Lines { data, row, step },
+            along: width,
+        }
+    }
+
+    /// The rows of `a`, if they can be read where they are.
+    fn in_place(a: View<'a, T>) -> Option<Self> {
+        (a.strides().1 == 1).then(|| Self::rows(a.data(), a.strides().0 as usize))
+    }
+
+    /// Panels of `ROWS` rows.
+    pub fn packed<M: Micro<T>>(data: &'a [T], k: usize) -> Self {
+        let (row, step) = (1, M::ROWS);
+        Self {
+            lines: Lines { data, row, step },
+            along: k,
+        }
+    }
+
+    /// From row `r` and from `l` along `k` on.
+    fn at(&self, r: usize, l: usize) -> Lines<'a, T> {
+        Lines {
+            data: &self.lines.data[r * self.along + l * self.lines.step..],
+            ..self.lines
+        }
+    }
+}
+
+/// The start of a result that is divided among tasks.
+#[derive(Clone, Copy)]
+struct Shared<T>(*mut T);
+
+// SAFETY: every task writes its own rows and columns; see `columns`.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// From the entry at distance `i` on.
+    fn at(self, i: usize) -> Self {
+        Self(self.0.wrapping_add(i))
+    }
+}
+
+/// `c [m, n] (+)= left b`: every task packs a group of columns and runs over rows while the group
+/// is near.
+///
+/// # Safety
+/// The `m x n` entries of `c` are the caller's to write, and nobody else touches them.
+unsafe fn columns<T: Real, M: Micro<T>>(
+    micro: M,
+    (left, m): (Left<T>, usize),
+    b: View<T>,
+    depth: usize,
+    c: Shared<T>,
+    (accumulate, threads): (bool, bool),
+) {
+    let (n, k) = (b.cols(), b.rows());
+    let groups = n.div_ceil(GROUP);
+    // With more threads than groups, rows are divided too, and each part packs for itself.
+    let wanted = if threads {
+        3 * rayon::current_num_threads()
+    } else {
+        1
+    };
+    let parts = wanted.div_ceil(groups).min(m / LOW).max(1);
+    let height = m.div_ceil(parts).next_multiple_of(M::ROWS);
+    let task = |i: usize| {
+        let (column, top) = (i % groups * GROUP, i / groups * height);
+        let width = GROUP.min(n - column);
+        let mut buffer = T::take();
+        let panels = aligned(&mut buffer, depth * width.next_multiple_of(M::COLS));
+        for first in (0..k).step_by(depth) {
+            let here = depth.min(k - first);
+            let panels = &mut panels[..pack::rhs_len::<T, M>(here, width)];
+            pack::rhs(micro, b.part((first, column), (here, width)), panels);
+            let accumulate = accumulate || first > 0;
+            for row in (top..m.min(top + height)).step_by(M::ROWS) {
+                let lines = left.at(row, first);
+                for (j, panel) in panels.chunks_exact(M::COLS * here).enumerate() {
+                    let cols = M::COLS.min(width - j * M::COLS);
+                    let size = (M::ROWS.min(m - row), cols, here);
+                    let c = c.at(row * n + column + j * M::COLS).0;
+                    // SAFETY: a group and a part that no other task has.
+                    unsafe { micro.tile(size, lines, panel, c, n, accumulate) };
+                }
+            }
+        }
+        T::give(buffer);
+    };
+    let tasks = groups * m.div_ceil(height);
+    if threads {
+        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+    } else {
+        (0..tasks).for_each(task);
+    }
+}
+
+/// `c [m, n] (+)= left b` on this thread, with `n.div_ceil(COLS)` packed panels of `b`.
 pub fn multiply<T: Real, M: Micro<T>>(
     micro: M,
     (m, n, k): (usize, usize, usize),
-    a: &[T],
+    left: Left<T>,
     b: &[T],
     c: &mut [T],
     stride: usize,
     accumulate: bool,
 ) {
-    for (i, a) in a.chunks_exact(M::ROWS * k).enumerate() {
-        let row = i * M::ROWS;
-        let rows = M::ROWS.min(m - row);
+    assert!(m * n == 0 || c.len() >= (m - 1) * stride + n);
+    for row in (0..m).step_by(M::ROWS) {
+        let lines = left.at(row, 0);
         for (j, b) in b.chunks_exact(M::COLS * k).enumerate() {
             let column = j * M::COLS;
-            let width = M::COLS.min(n - column);
-            let c = &mut c[row * stride + column..];
-            if width == M::COLS {
-                micro.tile((rows, k), a, b, c, stride, accumulate);
-            } else {
-                // The tile is wider than what is left of the rows.
-                let mut tile = [T::of(0.0); 14 * 32];
-                micro.tile((rows, k), a, b, &mut tile, M::COLS, false);
-                for (i, tile) in tile.chunks_exact(M::COLS).enumerate().take(rows) {
-                    for (c, &v) in c[i * stride..][..width].iter_mut().zip(tile) {
-                        *c = if accumulate { *c + v } else { v };
-                    }
-                }
-            }
+            let size = (M::ROWS.min(m - row), M::COLS.min(n - column), k);
+            let c = c[row * stride + column..].as_mut_ptr();
+            // SAFETY: inside the `m x n` entries of `c`.
+            unsafe { micro.tile(size, lines, b, c, stride, accumulate) };
         }
     }
 }
@@ -129,5 +326,5 @@ pub fn aligned<T: Real>(buffer: &mut Vec<T>, size: usize) -> &mut [T] {
     &mut buffer[start..start + size]
 }
 
-/// A buffer that a thread keeps between products.
-pub type Buffer<T> = Cell<Vec<T>>;
+/// Buffers that a thread keeps between products.
+pub type Buffers<T> = Cell<Vec<Vec<T>>>;

@@ -1,15 +1,29 @@
 //! The innermost loops of a matrix product, one per instruction set, chosen at run time.
 //!
-//! A tile of up to `ROWS x COLS` sums stays in registers while the product runs along `k` over two
-//! packed panels (see [`super::pack`]). On operands in the nearest cache the AVX-512 loop runs at
-//! nine tenths of the machine's peak, and panels can be kept and shared, which attention lives on.
-//! [`Portable`] is the plain version: it serves f64 and machines without the instructions, and the
-//! others are tested against it.
+//! A tile of up to `ROWS x COLS` sums stays in registers while the product runs along `k` over some
+//! rows on the left, wherever they lie, and a packed panel on the right (see [`super::pack`]). A
+//! wide tile of few rows loads least for its sums: 6 x 64 runs at the machine's peak on operands in
+//! the second cache, 14 x 32 at nine tenths of it. [`Portable`] is the plain version: it serves f64
+//! and machines without the instructions, and the others are tested against it.
+//!
+//! Every sum runs over `k` in order, whatever the size of the tile, so an entry of a product does
+//! not depend on the other rows and columns that are computed with it.
 
 // The one module with raw loads and stores; what makes each of them sound stands beside it.
 #![allow(unsafe_code)]
 
 use crate::Real;
+
+/// Some rows of a left operand: entry `(i, l)` is `data[i row + l step]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a, T> {
+    /// From the first entry on.
+    pub data: &'a [T],
+    /// Distance between rows.
+    pub row: usize,
+    /// Distance along `k`.
+    pub step: usize,
+}
 
 /// The kernel of one instruction set.
 pub trait Micro<T: Real>: Copy + Send + Sync {
@@ -17,15 +31,20 @@ pub trait Micro<T: Real>: Copy + Send + Sync {
     const ROWS: usize;
     /// Columns of a right panel.
     const COLS: usize;
+    /// Whether large products are better done by it than by a library.
+    const TUNED: bool;
 
-    /// `c [rows, COLS] (+)= a b` for `size = (rows, k)`, with `a [k, ROWS]` of which the first `rows` columns count,
-    /// `b [k, COLS]`, and rows of `c` at distance `stride`.
-    fn tile(
+    /// `c [rows, cols] (+)= a b` for `size = (rows, cols, k)`, at most `ROWS x COLS`, with
+    /// `b [k, COLS]` of which the first `cols` columns count, and rows of `c` at distance `stride`.
+    ///
+    /// # Safety
+    /// The `rows x cols` entries of `c` are the caller's to write, and nobody else touches them.
+    unsafe fn tile(
         self,
-        size: (usize, usize),
-        a: &[T],
+        size: (usize, usize, usize),
+        a: Lines<T>,
         b: &[T],
-        c: &mut [T],
+        c: *mut T,
         stride: usize,
         accumulate: bool,
     );
@@ -61,16 +80,16 @@ fn transpose_plain<T: Real, const WIDTH: usize>(
     }
 }
 
+/// Panics unless a tile is of a size that exists and lies inside its operands.
 fn check<T>(
-    (rows, k): (usize, usize),
-    (most, cols): (usize, usize),
-    a: &[T],
+    (rows, cols, k): (usize, usize, usize),
+    (most, widest): (usize, usize),
+    a: Lines<T>,
     b: &[T],
-    c: &[T],
-    stride: usize,
 ) {
-    assert!(0 < rows && rows <= most && a.len() >= k * most && b.len() >= k * cols);
-    assert!(c.len() >= (rows - 1) * stride + cols);
+    assert!(0 < rows && rows <= most && 0 < cols && cols <= widest && 0 < k);
+    assert!(a.data.len() > (rows - 1) * a.row + (k - 1) * a.step);
+    assert!(b.len() >= k * widest);
 }
 
 /// Plain Rust on any machine.
@@ -80,28 +99,49 @@ pub struct Portable;
 impl<T: Real> Micro<T> for Portable {
     const ROWS: usize = 4;
     const COLS: usize = 16;
+    const TUNED: bool = false;
 
     #[inline(always)]
-    fn tile(
+    unsafe fn tile(
         self,
-        (rows, k): (usize, usize),
-        a: &[T],
+        (rows, cols, k): (usize, usize, usize),
+        a: Lines<T>,
         b: &[T],
-        c: &mut [T],
+        c: *mut T,
         stride: usize,
         accumulate: bool,
     ) {
-        check((rows, k), (4, 16), a, b, c, stride);
+        check((rows, cols, k), (4, 16), a, b);
         let mut sums = [[T::of(0.0); 16]; 4];
-        for (a, b) in a.chunks_exact(4).zip(b.chunks_exact(16)).take(k) {
-            for (sums, &a) in sums.iter_mut().zip(a) {
+        for (l, b) in b.chunks_exact(16).take(k).enumerate() {
+            for (i, sums) in sums.iter_mut().enumerate().take(rows) {
+                let a = a.data[i * a.row + l * a.step];
                 for (s, &b) in sums.iter_mut().zip(b) {
                     *s += a * b;
                 }
             }
         }
-        for (i, sums) in sums.iter().enumerate().take(rows) {
-            for (c, &s) in c[i * stride..][..16].iter_mut().zip(sums) {
+        // SAFETY: as the caller promises.
+        unsafe { store(sums.as_flattened(), (rows, cols, 16), c, stride, accumulate) };
+    }
+}
+
+/// Moves the first `rows x cols` sums of a tile of `width` columns to `c`.
+///
+/// # Safety
+/// As of [`Micro::tile`].
+unsafe fn store<T: Real>(
+    sums: &[T],
+    (rows, cols, width): (usize, usize, usize),
+    c: *mut T,
+    stride: usize,
+    accumulate: bool,
+) {
+    for (i, sums) in sums.chunks_exact(width).enumerate().take(rows) {
+        for (j, &s) in sums.iter().enumerate().take(cols) {
+            // SAFETY: an entry of the tile.
+            unsafe {
+                let c = c.add(i * stride + j);
                 *c = if accumulate { *c + s } else { s };
             }
         }
@@ -115,9 +155,9 @@ pub use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Micro, check, transpose_plain};
+    use super::{Lines, Micro, check, store, transpose_plain};
 
-    /// A tile of 14 x 32 sums in 28 of 32 registers of 16 numbers.
+    /// A tile of 6 x 64 sums in 24 of 32 registers of 16 numbers.
     #[derive(Clone, Copy, Debug)]
     pub struct Avx512(());
 
@@ -128,48 +168,54 @@ mod x86 {
         }
     }
 
+    /// A tile of `VECTORS` registers a row, of whose last the entries of `mask` count.
+    ///
     /// # Safety
     /// The lengths of [`check`], and a machine with AVX-512.
     #[target_feature(enable = "avx512f")]
-    unsafe fn tile_512<const ROWS: usize>(
+    unsafe fn tile_512<const ROWS: usize, const VECTORS: usize>(
         k: usize,
-        mut a: *const f32,
+        (mut a, row, step): (*const f32, usize, usize),
         mut b: *const f32,
-        c: *mut f32,
-        stride: usize,
+        (c, stride, mask): (*mut f32, usize, __mmask16),
         accumulate: bool,
     ) {
-        // SAFETY: `a` moves over k rows of 14 and `b` over k rows of 32; rows of `c` hold 32.
+        let mask = |j: usize| if j + 1 == VECTORS { mask } else { !0 };
+        // SAFETY: `a` moves over k entries of each row and `b` over k rows of 64; `c` is read and
+        // written inside its rows and the mask. Prefetches reach past the end, and read nothing.
         unsafe {
-            // The sums are added to `c` at the end; it arrives from afar meanwhile.
             for i in 0..ROWS {
-                _mm_prefetch::<_MM_HINT_T0>(c.add(i * stride).cast());
-                _mm_prefetch::<_MM_HINT_T0>(c.add(i * stride + 16).cast());
+                for j in 0..VECTORS {
+                    // The sums are added to `c` at the end; it arrives from afar meanwhile.
+                    _mm_prefetch::<_MM_HINT_T0>(c.wrapping_add(i * stride + 16 * j).cast());
+                }
             }
-            let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+            let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
             for _ in 0..k {
-                // Eight turns ahead; past the end a prefetch reads nothing.
-                _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(8 * 14).cast());
-                _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(8 * 32).cast());
-                _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(8 * 32 + 16).cast());
-                let (b0, b1) = (_mm512_loadu_ps(b), _mm512_loadu_ps(b.add(16)));
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    let a = _mm512_set1_ps(*a.add(i));
-                    sum[0] = _mm512_fmadd_ps(a, b0, sum[0]);
-                    sum[1] = _mm512_fmadd_ps(a, b1, sum[1]);
+                let mut right = [_mm512_setzero_ps(); VECTORS];
+                for (j, right) in right.iter_mut().enumerate() {
+                    _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(8 * 64 + 16 * j).cast());
+                    *right = _mm512_loadu_ps(b.add(16 * j));
                 }
-                a = a.add(14);
-                b = b.add(32);
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let a = _mm512_set1_ps(*a.add(i * row));
+                    for (sum, right) in sums.iter_mut().zip(right) {
+                        *sum = _mm512_fmadd_ps(a, right, *sum);
+                    }
+                }
+                a = a.wrapping_add(step);
+                b = b.wrapping_add(64);
             }
-            for (i, sum) in sums.iter().enumerate() {
-                let c = c.add(i * stride);
-                let (mut c0, mut c1) = (sum[0], sum[1]);
-                if accumulate {
-                    c0 = _mm512_add_ps(c0, _mm512_loadu_ps(c));
-                    c1 = _mm512_add_ps(c1, _mm512_loadu_ps(c.add(16)));
+            for (i, sums) in sums.iter().enumerate() {
+                for (j, &sum) in sums.iter().enumerate() {
+                    let c = c.add(i * stride + 16 * j);
+                    let sum = if accumulate {
+                        _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask(j), c))
+                    } else {
+                        sum
+                    };
+                    _mm512_mask_storeu_ps(c, mask(j), sum);
                 }
-                _mm512_storeu_ps(c, c0);
-                _mm512_storeu_ps(c.add(16), c1);
             }
         }
     }
@@ -231,31 +277,39 @@ mod x86 {
     }
 
     impl Micro<f32> for Avx512 {
-        const ROWS: usize = 14;
-        const COLS: usize = 32;
+        const ROWS: usize = 6;
+        const COLS: usize = 64;
+        const TUNED: bool = true;
 
         #[inline]
-        fn tile(
+        unsafe fn tile(
             self,
-            (rows, k): (usize, usize),
-            a: &[f32],
+            (rows, cols, k): (usize, usize, usize),
+            a: Lines<f32>,
             b: &[f32],
-            c: &mut [f32],
+            c: *mut f32,
             stride: usize,
             accumulate: bool,
         ) {
-            check((rows, k), (14, 32), a, b, c, stride);
-            let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-            macro_rules! by_rows {
-                ($($n:literal)*) => {
-                    match rows {
+            check((rows, cols, k), (6, 64), a, b);
+            let mask = !0 >> ((16 - cols % 16) % 16);
+            let a = (a.data.as_ptr(), a.row, a.step);
+            let (b, c) = (b.as_ptr(), (c, stride, mask));
+            macro_rules! by_size {
+                ($($rows:literal)*) => {
+                    match (rows, cols.div_ceil(16)) {
                         // SAFETY: checked above; `self` exists only where AVX-512 does.
-                        $($n => unsafe { tile_512::<$n>(k, a, b, c, stride, accumulate) },)*
-                        _ => unreachable!("a tile has 1 to 14 rows"),
+                        $(
+                            ($rows, 1) => unsafe { tile_512::<$rows, 1>(k, a, b, c, accumulate) },
+                            ($rows, 2) => unsafe { tile_512::<$rows, 2>(k, a, b, c, accumulate) },
+                            ($rows, 3) => unsafe { tile_512::<$rows, 3>(k, a, b, c, accumulate) },
+                            ($rows, 4) => unsafe { tile_512::<$rows, 4>(k, a, b, c, accumulate) },
+                        )*
+                        _ => unreachable!("a tile has 1 to 6 rows and 1 to 64 columns"),
                     }
                 };
             }
-            by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+            by_size!(1 2 3 4 5 6);
         }
 
         fn transpose<const WIDTH: usize>(
@@ -307,23 +361,22 @@ mod x86 {
     #[target_feature(enable = "avx2,fma")]
     unsafe fn tile_256<const ROWS: usize>(
         k: usize,
-        mut a: *const f32,
+        (mut a, row, step): (*const f32, usize, usize),
         mut b: *const f32,
-        c: *mut f32,
-        stride: usize,
+        (c, stride): (*mut f32, usize),
         accumulate: bool,
     ) {
-        // SAFETY: `a` moves over k rows of 6 and `b` over k rows of 16; rows of `c` hold 16.
+        // SAFETY: `a` moves over k entries of each row, `b` over k rows of 16; rows of `c` hold 16.
         unsafe {
             let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
             for _ in 0..k {
                 let (b0, b1) = (_mm256_loadu_ps(b), _mm256_loadu_ps(b.add(8)));
                 for (i, sum) in sums.iter_mut().enumerate() {
-                    let a = _mm256_set1_ps(*a.add(i));
+                    let a = _mm256_set1_ps(*a.add(i * row));
                     sum[0] = _mm256_fmadd_ps(a, b0, sum[0]);
                     sum[1] = _mm256_fmadd_ps(a, b1, sum[1]);
                 }
-                a = a.add(6);
+                a = a.wrapping_add(step);
                 b = b.add(16);
             }
             for (i, sum) in sums.iter().enumerate() {
@@ -342,24 +395,36 @@ mod x86 {
     impl Micro<f32> for Avx2 {
         const ROWS: usize = 6;
         const COLS: usize = 16;
+        const TUNED: bool = true;
 
         #[inline]
-        fn tile(
+        unsafe fn tile(
             self,
-            (rows, k): (usize, usize),
-            a: &[f32],
+            (rows, cols, k): (usize, usize, usize),
+            a: Lines<f32>,
             b: &[f32],
-            c: &mut [f32],
+            c: *mut f32,
             stride: usize,
             accumulate: bool,
         ) {
-            check((rows, k), (6, 16), a, b, c, stride);
-            let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+            check((rows, cols, k), (6, 16), a, b);
+            if cols < 16 {
+                // A row of the tile is wider than what is left of `c`.
+                let mut sums = [0.0; 6 * 16];
+                // SAFETY: the sums have six rows of 16; `c` is as the caller promises.
+                unsafe {
+                    self.tile((rows, 16, k), a, b, sums.as_mut_ptr(), 16, false);
+                    store(&sums, (rows, cols, 16), c, stride, accumulate);
+                }
+                return;
+            }
+            let a = (a.data.as_ptr(), a.row, a.step);
+            let (b, c) = (b.as_ptr(), (c, stride));
             macro_rules! by_rows {
                 ($($n:literal)*) => {
                     match rows {
                         // SAFETY: checked above; `self` exists only where AVX2 and FMA do.
-                        $($n => unsafe { tile_256::<$n>(k, a, b, c, stride, accumulate) },)*
+                        $($n => unsafe { tile_256::<$n>(k, a, b, c, accumulate) },)*
                         _ => unreachable!("a tile has 1 to 6 rows"),
                     }
                 };

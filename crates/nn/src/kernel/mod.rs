@@ -8,8 +8,8 @@ mod matmul;
 pub mod micro;
 pub mod pack;
 
-pub use matmul::{Buffer, aligned, alone, matmul, matmul_here, multiply};
-pub use micro::{Micro, Portable};
+pub use matmul::{Buffers, Left, aligned, alone, matmul, matmul_here, multiply};
+pub use micro::{Lines, Micro, Portable};
 pub use pack::View;
 
 use crate::Real;
@@ -72,19 +72,29 @@ mod tests {
             let mut b = vec![T::of(7.0); pack::rhs_len::<T, M>(k, n)];
             pack::lhs(micro, self.0, &mut a);
             pack::rhs(micro, self.1, &mut b);
-            multiply(micro, (m, n, k), &a, &b, self.2, n, true);
+            multiply(
+                micro,
+                (m, n, k),
+                Left::packed::<M>(&a, k),
+                &b,
+                self.2,
+                n,
+                true,
+            );
         }
     }
 
-    const SHAPES: [(usize, usize, usize); 8] = [
+    const SHAPES: [(usize, usize, usize); 10] = [
         (1, 1, 1),
         (3, 5, 7),
-        (14, 32, 16),
-        (15, 33, 17),
+        (6, 64, 16),
+        (7, 65, 17),
         (29, 70, 401),
         (200, 3100, 19),
         (64, 31, 900),
         (5, 1, 33),
+        (4101, 3, 5),
+        (131, 140, 1601),
     ];
 
     fn close<T: Real>(got: &[T], want: &[f64], tolerance: f64, what: &str) {
@@ -155,6 +165,27 @@ mod tests {
             c
         };
         assert_eq!(run(1), run(3));
+    }
+
+    /// A row of a product is the same with one other row or with hundreds, where ours computes it.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn rows_do_not_depend_on_their_number() {
+        if micro::Avx2::detect().is_none() {
+            return;
+        }
+        let (m, n, k) = (299, 333, 1777);
+        let (a, b) = (numbers::<f32>(m * k, 0.1), numbers::<f32>(k * n, 2.0));
+        let run = |rows: usize| {
+            let mut c = vec![0.0; rows * n];
+            let left = View::new(&a[..rows * k], rows, k);
+            matmul(left, View::new(&b, k, n), &mut c, false);
+            c
+        };
+        let all = run(m);
+        for rows in [1, 2, 7, 128, 298] {
+            assert_eq!(run(rows), all[..rows * n], "{rows} rows");
+        }
     }
 
     /// An empty inner size is a sum of nothing.

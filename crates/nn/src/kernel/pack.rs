@@ -57,7 +57,7 @@ impl<'a, T: Real> View<'a, T> {
     }
 
     /// The entries, from the first on.
-    pub(super) fn data(&self) -> &[T] {
+    pub(super) fn data(&self) -> &'a [T] {
         self.data
     }
 
@@ -99,10 +99,15 @@ pub fn lhs<T: Real, M: Micro<T>>(micro: M, a: View<T>, out: &mut [T]) {
         .chunks_exact_mut((M::ROWS * a.cols).max(1))
         .enumerate()
     {
-        let first = i * M::ROWS;
-        let count = M::ROWS.min(a.rows - first);
-        panel_of(micro, a.part((first, 0), (count, a.cols)), M::ROWS, panel);
+        lhs_panel(micro, a, i, panel);
     }
+}
+
+/// Packs panel `i` of the left operand `a [m, k]`.
+pub fn lhs_panel<T: Real, M: Micro<T>>(micro: M, a: View<T>, i: usize, panel: &mut [T]) {
+    let first = i * M::ROWS;
+    let count = M::ROWS.min(a.rows - first);
+    panel_of(micro, a.part((first, 0), (count, a.cols)), M::ROWS, panel);
 }
 
 /// Packs `b [k, n]` as a right operand.
@@ -128,9 +133,8 @@ fn panel_of<T: Real, M: Micro<T>>(micro: M, a: View<T>, width: usize, panel: &mu
     match width {
         4 => panel_as::<T, M, 4>(micro, a, panel),
         6 => panel_as::<T, M, 6>(micro, a, panel),
-        14 => panel_as::<T, M, 14>(micro, a, panel),
         16 => panel_as::<T, M, 16>(micro, a, panel),
-        32 => panel_as::<T, M, 32>(micro, a, panel),
+        64 => panel_as::<T, M, 64>(micro, a, panel),
         _ => unreachable!("no kernel has panels of {width}"),
     }
 }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use crate::{
     Real,
-    kernel::{Micro, Task, View, aligned, multiply, pack},
+    kernel::{Left, Micro, Task, View, aligned, multiply, pack},
     simd,
 };
 
@@ -108,19 +108,18 @@ impl<T: Real> Task<T> for Forward<'_, T> {
         heads.enumerate().for_each(|(head, (o, lse))| {
             let at = head * one..(head + 1) * one;
             let (q, k, v) = (&self.q[at.clone()], &self.k[at.clone()], &self.v[at]);
-            let mut buffer = T::buffer().take();
-            let [keys, values, queries, scores, out] = carve(
+            let mut buffer = T::take();
+            let [values, queries, scores, out] = carve(
                 &mut buffer,
                 [
-                    pack::lhs_len::<T, M>(length, width),
                     pack::lhs_len::<T, M>(width, length),
                     M::COLS * width,
                     M::COLS * length,
                     M::COLS * width,
                 ],
             );
-            pack::lhs(micro, View::new(k, length, width), keys);
-            pack::lhs(micro, View::new(v, length, width).t(), values);
+            let keys = Left::rows(k, width);
+            let values = columns_of(micro, (v, width), values);
             for first in (0..length).step_by(M::COLS) {
                 let count = M::COLS.min(length - first);
                 let rows = first * width..(first + count) * width;
@@ -140,7 +139,7 @@ impl<T: Real> Task<T> for Forward<'_, T> {
                     }
                 }
             }
-            T::buffer().set(buffer);
+            T::give(buffer);
         });
     }
 }
@@ -168,22 +167,16 @@ impl<T: Real> Task<T> for Tangent<'_, T> {
                 let [q, k, v] = self.primal.map(|part| &part[at.clone()]);
                 let [dq, dk, dv] = self.moved.map(|part| &part[at.clone()]);
                 let (o, lse) = (&self.o[at], &self.lse[head * length..]);
-                let mut buffer = T::buffer().take();
-                let (rows_len, cols_len) = (
-                    pack::lhs_len::<T, M>(length, width),
-                    pack::lhs_len::<T, M>(width, length),
-                );
+                let mut buffer = T::take();
+                let cols_len = pack::lhs_len::<T, M>(width, length);
                 let (panel, tile) = (M::COLS * length, M::COLS * width);
-                let [keys, dkeys, values, dvalues, queries, dqueries, p, ds, out] = carve(
+                let [values, dvalues, queries, dqueries, p, ds, out] = carve(
                     &mut buffer,
-                    [
-                        rows_len, rows_len, cols_len, cols_len, tile, tile, panel, panel, tile,
-                    ],
+                    [cols_len, cols_len, tile, tile, panel, panel, tile],
                 );
-                pack::lhs(micro, View::new(k, length, width), keys);
-                pack::lhs(micro, View::new(dk, length, width), dkeys);
-                pack::lhs(micro, View::new(v, length, width).t(), values);
-                pack::lhs(micro, View::new(dv, length, width).t(), dvalues);
+                let (keys, dkeys) = (Left::rows(k, width), Left::rows(dk, width));
+                let values = columns_of(micro, (v, width), values);
+                let dvalues = columns_of(micro, (dv, width), dvalues);
                 for first in (0..length).step_by(M::COLS) {
                     let count = M::COLS.min(length - first);
                     let rows = first * width..(first + count) * width;
@@ -204,7 +197,7 @@ impl<T: Real> Task<T> for Tangent<'_, T> {
                         }
                     }
                 }
-                T::buffer().set(buffer);
+                T::give(buffer);
             });
     }
 }
@@ -232,34 +225,22 @@ impl<T: Real> Task<T> for Backward<'_, T> {
             let [q, k, v] = self.primal.map(|part| &part[at.clone()]);
             let (o, go) = (&self.o[at.clone()], &self.go[at]);
             let lse = &self.lse[head * length..];
-            let mut buffer = T::buffer().take();
-            let (rows_len, cols_len) = (
-                pack::lhs_len::<T, M>(length, width),
-                pack::lhs_len::<T, M>(width, length),
-            );
+            let mut buffer = T::take();
             let (panel, tile) = (M::COLS * length, M::COLS * width);
-            let lines = pack::rhs_len::<T, M>(M::COLS, width);
-            let left = pack::lhs_len::<T, M>(length, M::COLS);
-            let [
-                keys,
-                values,
-                keys_t,
-                queries,
-                gout,
-                p,
-                ds,
-                out,
-                weights,
-                lines,
-            ] = carve(
+            let [keys_t, queries, gout, p, ds, out, lines] = carve(
                 &mut buffer,
                 [
-                    rows_len, rows_len, cols_len, tile, tile, panel, panel, tile, left, lines,
+                    pack::lhs_len::<T, M>(width, length),
+                    tile,
+                    tile,
+                    panel,
+                    panel,
+                    tile,
+                    pack::rhs_len::<T, M>(M::COLS, width),
                 ],
             );
-            pack::lhs(micro, View::new(k, length, width), keys);
-            pack::lhs(micro, View::new(v, length, width), values);
-            pack::lhs(micro, View::new(k, length, width).t(), keys_t);
+            let (keys, values) = (Left::rows(k, width), Left::rows(v, width));
+            let keys_t = columns_of(micro, (k, width), keys_t);
             gk.fill(T::of(0.0));
             gv.fill(T::of(0.0));
             for first in (0..length).step_by(M::COLS) {
@@ -285,15 +266,12 @@ impl<T: Real> Task<T> for Backward<'_, T> {
                 }
                 // dv += p do and dk += ds q: sums over the queries of this panel.
                 for (scores, right, result) in [(&*p, go, &mut *gv), (&*ds, q, &mut *gk)] {
-                    let scores = View::strided(scores, (length, count), M::COLS);
-                    let weights = &mut weights[..pack::lhs_len::<T, M>(length, count)];
                     let lines = &mut lines[..pack::rhs_len::<T, M>(count, width)];
-                    pack::lhs(micro, scores, weights);
                     pack::rhs(micro, View::new(right, count, width), lines);
                     multiply(
                         micro,
                         (length, width, count),
-                        weights,
+                        Left::rows(scores, M::COLS),
                         lines,
                         result,
                         width,
@@ -302,7 +280,7 @@ impl<T: Real> Task<T> for Backward<'_, T> {
                 }
             }
             gk.iter_mut().for_each(|g| *g = *g * scale);
-            T::buffer().set(buffer);
+            T::give(buffer);
         });
     }
 }
@@ -340,11 +318,22 @@ fn queries_of<T: Real, M: Micro<T>>(
     }
 }
 
+/// The columns of `rows [L, d]` as a left operand `[d, L]`.
+fn columns_of<'a, T: Real, M: Micro<T>>(
+    micro: M,
+    (rows, width): (&[T], usize),
+    out: &'a mut [T],
+) -> Left<'a, T> {
+    let length = rows.len() / width;
+    pack::lhs(micro, View::new(rows, length, width).t(), out);
+    Left::packed::<M>(out, length)
+}
+
 /// `out [m, COLS] (+)= left right`, for one panel on the right.
 fn scores_of<T: Real, M: Micro<T>>(
     micro: M,
     (m, k): (usize, usize),
-    left: &[T],
+    left: Left<T>,
     right: &[T],
     out: &mut [T],
     accumulate: bool,
@@ -369,7 +358,7 @@ fn dot<T: Real>(a: &[T], b: &[T]) -> T {
 }
 
 /// Widest panel of a kernel.
-const WIDEST: usize = 32;
+const WIDEST: usize = 64;
 
 /// A number per query of a panel `[L, COLS]` of scores, and the loops over such panels.
 struct Columns<T> {
@@ -396,7 +385,7 @@ macro_rules! by_width {
             #[inline(always)]
             |(this, $($argument),*)| match $cols {
                 16 => this.$method::<16>($($argument),*),
-                32 => this.$method::<32>($($argument),*),
+                64 => this.$method::<64>($($argument),*),
                 other => unreachable!("no kernel has panels of {other}"),
             },
         )
