@@ -4,11 +4,15 @@
 //! 130 interrupted with a partial result written.
 
 mod bench;
+mod data;
 mod doctor;
+mod fill;
 mod parse;
 mod potts;
 mod progress;
 mod run_dir;
+mod sample;
+mod train;
 mod verify;
 
 use std::process::ExitCode;
@@ -34,6 +38,18 @@ enum Command {
     Verify(verify::Args),
     /// Train on an enumerable target and compute the exact law of the few-step sampler
     Potts(Box<potts::Args>),
+    /// Train a denoiser
+    Train(Box<train::TrainArgs>),
+    /// Train the average generator on top of a denoiser, to need fewer steps
+    Accelerate(Box<train::AccelerateArgs>),
+    /// Generate sequences
+    Sample(sample::SampleArgs),
+    /// Write what is missing in a text
+    Fill(fill::Args),
+    /// Measure generated sequences against the law of the data
+    Eval(sample::EvalArgs),
+    /// Turn text into symbols to train on
+    Data(Box<data::Args>),
     /// Time the engine: products, passes, training and sampling steps
     Bench(bench::Args),
     /// Say what a checkpoint is and whether it can be loaded
@@ -64,6 +80,12 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Verify(args) => verify::run(&args),
         Command::Potts(args) => potts::run(&args),
+        Command::Train(args) => train::train(&args),
+        Command::Accelerate(args) => train::accelerate(&args),
+        Command::Sample(args) => sample::sample(&args),
+        Command::Fill(args) => fill::run(&args),
+        Command::Eval(args) => sample::eval(&args),
+        Command::Data(args) => data::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };

@@ -89,6 +89,26 @@ pub fn number(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number above 0.
+pub fn positive(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if value > 0.0 {
+        Ok(value)
+    } else {
+        Err(format!("'{text}' is not above 0"))
+    }
+}
+
+/// A number above 0 and at most 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    let value = positive(text)?;
+    if value <= 1.0 {
+        Ok(value)
+    } else {
+        Err(format!("'{text}' is above 1"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,6 +48,14 @@ pub fn rate_row(level: Level, x: usize, p: &[f64], out: &mut [f64]) {
     }
 }
 
+/// How [`rate_row`] depends on the posterior: its entries are `a p_z + b p_x + const`; `(a, b)`.
+pub fn rate_slopes(level: Level, symbols: usize) -> (f64, f64) {
+    let s = symbols as f64;
+    let (alpha, c) = (level.kappa, level.survival / s);
+    let rest = level.survival / (alpha * s);
+    ((alpha + c) / alpha - rest, rest * (c / (alpha + c) - 1.0))
+}
+
 /// One sampler step, `out[z] = E_{v ~ p} q(x_r = z | x_t = x, x_1 = v)` (eq. duo-U times `r - t`,
 /// plus the diagonal), in `O(S)`: the bridge's denominator takes only two values.
 pub fn step_row(schedule: Schedule, t: f64, r: f64, x: usize, p: &[f64], out: &mut [f64]) {

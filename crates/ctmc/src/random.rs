@@ -23,6 +23,10 @@ pub enum Purpose {
     Jump = 5,
     /// Instances of numerical checks.
     Check = 6,
+    /// Generated sequences.
+    Sample = 7,
+    /// Sequences of a language.
+    Corpus = 8,
 }
 
 /// A family of generators for one seed and purpose.

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use fewstep_ctmc::{
-    Schedule,
+    Path, Process, Schedule, Source,
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{
@@ -18,8 +18,12 @@ use fewstep_nn::{
 };
 
 use crate::{
-    masked::{self, Examples, Loss, Passes},
     objective::Pair,
+    sequence::{
+        Examples,
+        average::{self, Loss, Passes},
+        base,
+    },
 };
 
 /// A work that can be measured.
@@ -249,7 +253,7 @@ fn train(config: Config) -> Result<Prepared, Error> {
         let losses = net.descend(
             &mut pass,
             Rows::plain(&rows),
-            |row, logits| masked::cross_entropy(weight, x[row], logits.value),
+            |row, logits| base::cross_entropy(weight, x[row], logits.value),
             &mut gradient,
         );
         net.backward(&mut pass, &mut gradient);
@@ -291,6 +295,8 @@ fn dag(
     count: usize,
 ) -> Result<Prepared, Error> {
     let mask = vocabulary - 1;
+    let path = Path::new(Schedule::Linear, Process::Mixture(Source::Masked), mask)
+        .map_err(|error| Error::Config(error.to_string()))?;
     let config = Config {
         vocabulary,
         length,
@@ -326,18 +332,17 @@ fn dag(
                 Pair::new(Schedule::Linear, t, if rest { t } else { r })
             })
             .collect();
-        let kappas: Vec<f64> = pairs.iter().map(|pair| pair.t).collect();
-        let examples = Examples::corrupt(&x1, (&pairs, &kappas), mask, (0, number));
+        let examples = Examples::corrupt(&path, &x1, &pairs, (0, number));
         let mut slots = Gradient {
             data: &mut gradient,
             adaptation: Adaptation::Full,
             accumulate: false,
         };
         let loss = Loss::Shifted { floor: 1e-4 };
-        let value = masked::step(
+        let value = average::step(
             (&net, &frozen),
             &examples,
-            (mask, loss),
+            (&path, loss),
             (0, number),
             &mut passes,
             &mut slots,

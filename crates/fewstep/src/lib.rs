@@ -1,8 +1,9 @@
 //! Few-step discrete diffusion: objectives, samplers, training, exact evaluation and reports.
 
 pub mod bench;
+pub mod data;
 pub mod lab;
-pub mod masked;
 pub mod objective;
 pub mod report;
+pub mod sequence;
 pub mod verify;

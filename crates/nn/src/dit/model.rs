@@ -67,9 +67,9 @@ struct Part<T> {
     scratch: Scratch<T>,
 }
 
-/// Positions a part has at least, unless there are no more. A part is the same whatever the number
-/// of threads, and so is the order of every sum.
-const PART: usize = 64;
+/// Numbers of a state `[positions, C]` that a part has at least, unless there are no more. A part is
+/// the same whatever the number of threads, and so is the order of every sum.
+const PART: usize = 1 << 15;
 
 #[derive(Clone, Debug, Default)]
 struct Corrected<T> {
@@ -215,7 +215,7 @@ impl<T: Real> Dit<T> {
         } else {
             1
         };
-        let together = PART.div_ceil(length);
+        let together = part_of(length, c);
         let parts = count.div_ceil(together);
         pass.parts.resize_with(parts, Part::default);
         for (i, part) in pass.parts.iter_mut().enumerate() {
@@ -410,7 +410,7 @@ impl<T: Real> Dit<T> {
             let c = &pass.time.trunk.value;
             let inner = (s.conditioning, &c[..]);
             gradient.affine(p, &layout.modulation, inner, &gmods, Some(&mut gc));
-            let chunk = PART.div_ceil(s.length) * s.length * s.channels;
+            let chunk = part_of(s.length, s.channels) * s.length * s.channels;
             let alone = pass.parts.len() >= rayon::current_num_threads();
             for (at, block) in layout.blocks.iter().enumerate().rev() {
                 let about = |part: Sizes| (part, p, block, &self.angles);
@@ -495,6 +495,11 @@ impl<T: Real> Dit<T> {
         }
         gc
     }
+}
+
+/// Sequences of a part.
+fn part_of(length: usize, channels: usize) -> usize {
+    PART.div_ceil(length * channels)
 }
 
 /// Chunk `i` of `size` entries, or what there is of it.

@@ -177,12 +177,24 @@ fn update_piece<T: Real>(f: Factors<T>, p: &mut [T], g: &[T], m: &mut [T], v: &m
             let state = m.iter_mut().zip(v.iter_mut());
             for ((p, g), (m, v)) in p.iter_mut().zip(g).zip(state) {
                 let g = f.scale * *g;
-                *m = f.beta1 * *m + f.new1 * g;
-                *v = f.beta2 * *v + f.new2 * g * g;
+                *m = settled(f.beta1 * *m + f.new1 * g);
+                *v = settled(f.beta2 * *v + f.new2 * g * g);
                 *p = f.keep * *p - f.rate * *m / (v.sqrt() * f.root + f.eps);
             }
         },
     );
+}
+
+/// A moment, or zero where it is too small to move a weight: the moments of weights without a
+/// gradient would fade out of the format's normal range, where the machine is very slow.
+#[inline(always)]
+fn settled<T: Real>(moment: T) -> T {
+    let tiny = T::of(1e-34);
+    if moment > tiny || moment < -tiny {
+        moment
+    } else {
+        T::of(0.0)
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
-//! The fused training step on the masked path against the row-by-row objectives, which `verify`
-//! checks: same draws, all logits at once, in f64; for a transformer and for a perceptron.
+//! The fused training step against the row-by-row objectives, which `verify` checks: same draws,
+//! all logits at once, in f64; for a transformer and for a perceptron, with a masked and with a
+//! uniform source.
 
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
 use fewstep::{
-    masked::{self, Examples, Loss, Passes},
     objective::{self, Objective, Pair, Row},
+    sequence::{
+        Examples,
+        average::{self, Loss, Passes},
+        base,
+    },
 };
 use fewstep_ctmc::{
-    Schedule,
+    Path, Process, Schedule, Source,
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{
@@ -30,23 +35,27 @@ fn shaken<N: Network<f64>>(mut network: N, phase: f64) -> N {
     network
 }
 
-fn dit(step: Step, phase: f64) -> Dit<f64> {
+fn path(source: Source) -> Path {
+    Path::new(Schedule::Linear, Process::Mixture(source), SYMBOLS).unwrap()
+}
+
+fn dit(path: &Path, step: Step, phase: f64) -> Dit<f64> {
     let config = Config {
-        vocabulary: SYMBOLS + 1,
+        vocabulary: path.state_symbols(),
         length: LENGTH,
         width: 8,
         blocks: 2,
         heads: 2,
         conditioning: 6,
-        mask: Some(SYMBOLS),
+        mask: path.mask(),
         time: TimeInput::Time,
         step,
     };
     shaken(Dit::new(config, 1).unwrap(), phase)
 }
 
-fn perceptron(phase: f64) -> Conditioned<f64> {
-    let sizes = (LENGTH, SYMBOLS + 1, SYMBOLS);
+fn perceptron(path: &Path, phase: f64) -> Conditioned<f64> {
+    let sizes = (LENGTH, path.state_symbols(), SYMBOLS);
     shaken(
         Conditioned::new(Conditioning::Interval, sizes, &[16, 16], 1),
         phase,
@@ -93,11 +102,10 @@ fn table<N: Network<f64>>(network: &N, batch: Batch, tangent: bool) -> (Vec<f64>
     (p.concat(), d.concat())
 }
 
-fn agrees<N: Network<f64>>(network: &N, frozen: &N, adaptation: Adaptation) {
+fn agrees<N: Network<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Adaptation) {
     let (x1, pairs) = data();
-    let kappas: Vec<f64> = pairs.iter().map(|pair| pair.t).collect();
     for number in 0..6 {
-        let examples = Examples::corrupt(&x1, (&pairs, &kappas), SYMBOLS, (SEED, number));
+        let examples = Examples::corrupt(path, &x1, &pairs, (SEED, number));
         for (loss, plain) in [
             (
                 Loss::Shifted {
@@ -113,15 +121,21 @@ fn agrees<N: Network<f64>>(network: &N, frozen: &N, adaptation: Adaptation) {
                 adaptation,
                 accumulate: false,
             };
-            let value = masked::step(
+            let value = average::step(
                 (network, frozen),
                 &examples,
-                (SYMBOLS, loss),
+                (path, loss),
                 (SEED, number),
                 &mut Passes::default(),
                 &mut slots,
             );
-            let (want, want_gradient) = by_rows((network, frozen), plain, adaptation, number);
+            let (want, want_gradient) = by_rows(
+                path,
+                (network, frozen),
+                (plain, adaptation),
+                &examples,
+                number,
+            );
             assert!(
                 (value - want).abs() < 1e-10 * (1.0 + want.abs()),
                 "{plain:?}: {value} is not {want}"
@@ -138,44 +152,39 @@ fn agrees<N: Network<f64>>(network: &N, frozen: &N, adaptation: Adaptation) {
 
 /// The same loss from whole tables and the row objective.
 fn by_rows<N: Network<f64>>(
+    path: &Path,
     (network, frozen): (&N, &N),
-    objective: Objective,
-    adaptation: Adaptation,
+    (objective, adaptation): (Objective, Adaptation),
+    examples: &Examples,
     number: u64,
 ) -> (f64, Vec<f64>) {
-    let (x1, pairs) = data();
-    let order = [0, 2, 3, 1];
-    let (data_key, jump_key) = (Key::new(SEED, Purpose::Data), Key::new(SEED, Purpose::Jump));
-    let scale = 1.0 / x1.len() as f64;
+    let jump_key = Key::new(SEED, Purpose::Jump);
+    let masked = path.mask().is_some();
     let (mut total, mut gradient) = (0.0, vec![0.0; network.trainable(adaptation).len()]);
-    for (place, &i) in order.iter().enumerate() {
-        let pair = pairs[i];
-        let mut rng = data_key.at(number, i as u64);
-        let mut keep = || uniform(&mut rng) < pair.t;
-        let target = &x1[i * LENGTH..(i + 1) * LENGTH];
-        let x: Vec<usize> = target
-            .iter()
-            .map(|&s| if keep() { s } else { SYMBOLS })
-            .collect();
-        let hidden: Vec<usize> = (0..LENGTH).filter(|&d| x[d] == SYMBOLS).collect();
+    for (place, &pair) in examples.pairs.iter().enumerate() {
+        let at = place * LENGTH..(place + 1) * LENGTH;
+        let (x, target) = (&examples.x[at.clone()], &examples.x1[at]);
+        let movable = |d: &usize| !masked || x[*d] == SYMBOLS;
+        let hidden: Vec<usize> = (0..LENGTH).filter(movable).collect();
         if hidden.is_empty() {
             continue;
         }
         let (t, r) = ([pair.t], [pair.r]);
-        let batch = Batch {
-            x: &x,
-            t: &t,
-            r: &r,
-        };
+        let batch = Batch { x, t: &t, r: &r };
         let (p, dp) = table(network, batch, true);
+        let mut label = vec![0.0; p.len()];
+        for (d, &s) in target.iter().enumerate() {
+            label[d * SYMBOLS + s] = 1.0;
+        }
         let mut gamma = vec![0.0; p.len()];
+        let (mut objective, mut scale) = (objective, 1.0 / examples.x.len() as f64);
         if pair.r > pair.t {
             let mut rng = jump_key.at(number, place as u64);
             let e = hidden[index(&mut rng, hidden.len())];
             let (posterior, _) = table(frozen, Batch { r: &t, ..batch }, false);
             let level = uniform(&mut rng);
             let s = quantile(&posterior[e * SYMBOLS..(e + 1) * SYMBOLS], level);
-            let mut jumped = x.clone();
+            let mut jumped = x.to_vec();
             jumped[e] = s;
             let (q, _) = table(
                 network,
@@ -185,18 +194,25 @@ fn by_rows<N: Network<f64>>(
                 },
                 false,
             );
-            for k in (0..p.len()).filter(|k| k / SYMBOLS != e) {
-                gamma[k] = hidden.len() as f64 * (q[k] - p[k]);
+            for k in 0..p.len() {
+                let jump = hidden.len() as f64 * (q[k] - p[k]);
+                gamma[k] = match (masked, objective) {
+                    (true, _) if k / SYMBOLS == e => 0.0,
+                    (true, _) => jump,
+                    (false, Objective::Linear) => jump + p[k] - label[k],
+                    (false, _) => jump + p[k] - posterior[k],
+                };
             }
-        }
-        let mut label = vec![0.0; p.len()];
-        for (d, &s) in target.iter().enumerate() {
-            label[d * SYMBOLS + s] = 1.0;
+            if objective == Objective::Linear && !masked {
+                scale *= 1.0 - pair.t;
+            }
+        } else {
+            objective = Objective::Posterior;
         }
         let row = Row {
             pair,
-            x: &x,
-            carry_over: true,
+            x,
+            carry_over: masked,
             prediction: &p,
             tangent: &dp,
             posterior: &label,
@@ -234,24 +250,73 @@ fn by_rows<N: Network<f64>>(
 #[test]
 fn a_step_of_the_transformer_is_the_row_objective() {
     let correction = Step::Correction { width: 6 };
-    for (step, adaptation) in [
-        (Step::Trunk, Adaptation::Full),
-        (correction, Adaptation::Full),
-        (correction, Adaptation::Head),
-    ] {
-        agrees(&dit(step, 0.0), &dit(step, 0.4), adaptation);
+    for path in [path(Source::Masked), path(Source::Uniform)] {
+        for (step, adaptation) in [
+            (Step::Trunk, Adaptation::Full),
+            (correction, Adaptation::Full),
+            (correction, Adaptation::Head),
+        ] {
+            let (network, frozen) = (dit(&path, step, 0.0), dit(&path, step, 0.4));
+            agrees(&path, &network, &frozen, adaptation);
+        }
     }
 }
 
 #[test]
 fn a_step_of_the_perceptron_is_the_row_objective() {
-    agrees(&perceptron(0.0), &perceptron(0.4), Adaptation::Full);
+    for path in [path(Source::Masked), path(Source::Uniform)] {
+        let (network, frozen) = (perceptron(&path, 0.0), perceptron(&path, 0.4));
+        agrees(&path, &network, &frozen, Adaptation::Full);
+    }
+}
+
+/// The gradient of each process's bound against central differences, and its value against the
+/// definition.
+#[test]
+fn bounds_have_their_gradients() {
+    let processes = [
+        (Process::Mixture(Source::Masked), SYMBOLS),
+        (Process::Mixture(Source::Uniform), 2),
+        (Process::Mixture(Source::Uniform), 4),
+        (Process::UniformState, 2),
+        (Process::UniformState, 4),
+    ];
+    for (process, x) in processes {
+        let path = Path::new(Schedule::Linear, process, SYMBOLS).unwrap();
+        let pair = Pair::new(Schedule::Linear, 0.3, 0.3);
+        let logits: Vec<f64> = (0..SYMBOLS).map(|i| (i as f64 * 1.3).sin()).collect();
+        let value = |logits: &[f64]| {
+            let mut row = logits.to_vec();
+            base::bound(&path, &pair, 0.7, (x, 4), &mut row)
+        };
+        let mut gradient = logits.clone();
+        base::bound(&path, &pair, 0.7, (x, 4), &mut gradient);
+        for i in 0..SYMBOLS {
+            let moved = |h: f64| {
+                let mut logits = logits.clone();
+                logits[i] += h;
+                value(&logits)
+            };
+            let numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            assert!(
+                (gradient[i] - numeric).abs() < 1e-7 * (1.0 + numeric.abs()),
+                "{path:?}, state {x}, entry {i}: {} is not {numeric}",
+                gradient[i]
+            );
+        }
+        // A Bregman divergence of rates: zero if the prediction is the data, positive otherwise.
+        let mut certain = vec![-40.0; SYMBOLS];
+        certain[4] = 40.0;
+        assert!(value(&certain).abs() < 1e-9, "{path:?}");
+        assert!(value(&logits) > 0.01, "{path:?}");
+    }
 }
 
 /// Steps of the base objective on one repeated symbol learn it.
 #[test]
 fn the_base_learns_a_symbol() {
-    let mut network = dit(Step::None, 0.0);
+    let path = path(Source::Masked);
+    let mut network = dit(&path, Step::None, 0.0);
     let x1 = vec![3; LENGTH];
     let pairs = vec![Pair::new(Schedule::Linear, 0.3, 0.3)];
     let mut gradient = vec![0.0; network.parameters().len()];
@@ -259,14 +324,14 @@ fn the_base_learns_a_symbol() {
     let mut pass = Default::default();
     let mut losses = Vec::new();
     for number in 0..200 {
-        let examples = Examples::corrupt(&x1, (&pairs, &[0.3]), SYMBOLS, (SEED, number));
+        let examples = Examples::corrupt(&path, &x1, &pairs, (SEED, number));
         let mut slots = Gradient {
             data: &mut gradient,
             adaptation: Adaptation::Full,
             accumulate: false,
         };
-        losses.push(masked::base(
-            &network, &examples, SYMBOLS, &mut pass, &mut slots,
+        losses.push(base::step(
+            &network, &path, &examples, &mut pass, &mut slots,
         ));
         optimizer.update(network.parameters_mut(), &gradient, 0.02);
     }

@@ -1,0 +1,175 @@
+//! `fewstep fill`: what stands between, before and after given text.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use fewstep::{
+    data::Tokenizer,
+    sequence::sampler::{Decoding, State, sample},
+};
+use fewstep_ctmc::Grid;
+
+use crate::{Failure, parse, sample::Model};
+
+/// Arguments of `fewstep fill`.
+#[derive(ClapArgs)]
+pub struct Args {
+    /// Text with gaps: {20} stands for 20 tokens to be written, {{ for a brace
+    template: String,
+    /// The run to use
+    #[arg(long)]
+    from: PathBuf,
+    /// Steps K of a uniform grid
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Versions
+    #[arg(long, short = 'n', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    count: u32,
+    /// Divides the logits
+    #[arg(long, default_value_t = 1.0, value_parser = parse::positive)]
+    temperature: f64,
+    /// Multiplies the correction; 0 is the denoiser alone
+    #[arg(long, default_value_t = 1.0, value_parser = parse::number)]
+    gain: f64,
+    /// Seed of the draws
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// A piece of a template.
+#[derive(Debug, PartialEq)]
+enum Piece {
+    Text(String),
+    Gap(usize),
+}
+
+/// Prints the template with its gaps filled.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let pieces = pieces(&args.template).map_err(Failure::Usage)?;
+    let mut model = Model::open(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
+    let Some(tokenizer) = model.corpus.tokenizer() else {
+        return Err(Failure::Usage(
+            "this run is of the built-in language, which has no text; use a run on text".into(),
+        ));
+    };
+    let given = tokens(tokenizer, &pieces)?;
+    if given.len() > model.length {
+        return Err(Failure::Usage(format!(
+            "the template has {} tokens, the model holds {}",
+            given.len(),
+            model.length
+        )));
+    }
+    model.network.gain = args.gain;
+    let grid = Grid::uniform(args.steps as usize).map_err(|e| Failure::Usage(e.to_string()))?;
+    let decoding = Decoding {
+        temperature: args.temperature,
+        steps: model.corrected(),
+        ..Decoding::default()
+    };
+    let numbers = (0, args.count as usize);
+    let mut state = State::noise(&model.path, numbers, given.len(), args.seed);
+    for (at, token) in given.iter().enumerate() {
+        if let Some(token) = token {
+            for sequence in 0..args.count as usize {
+                state.x[sequence * given.len() + at] = *token;
+                state.fixed[sequence * given.len() + at] = true;
+            }
+        }
+    }
+    let (network, path) = (&model.network, &model.path);
+    let nfe = sample(
+        network,
+        path,
+        &grid,
+        &decoding,
+        &mut state,
+        args.seed,
+        |_, _| {},
+    );
+    for sequence in state.sequences() {
+        println!("{}", model.corpus.show(sequence));
+    }
+    let unknown = given.iter().filter(|token| token.is_none()).count();
+    eprintln!(
+        "{unknown} of {} tokens written, {nfe} network evaluations",
+        given.len()
+    );
+    Ok(())
+}
+
+/// The tokens of a template; a gap's are unknown.
+fn tokens(tokenizer: &Tokenizer, pieces: &[Piece]) -> Result<Vec<Option<usize>>, Failure> {
+    let mut all = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => {
+                let mut tokens = Vec::new();
+                let encoded = tokenizer.encode(text, &mut tokens);
+                encoded.map_err(|e| Failure::Usage(e.to_string()))?;
+                all.extend(tokens.into_iter().map(|token| Some(token as usize)));
+            }
+            Piece::Gap(count) => all.extend(std::iter::repeat_n(None, *count)),
+        }
+    }
+    Ok(all)
+}
+
+/// Divides a template at its gaps.
+fn pieces(template: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some(at) = rest.find('{') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('{') {
+            text.push('{');
+            rest = after;
+            continue;
+        }
+        let (number, after) = rest
+            .split_once('}')
+            .ok_or("a gap is not closed; write {20} for 20 tokens, {{ for a brace")?;
+        let count = number
+            .trim()
+            .parse::<usize>()
+            .ok()
+            .filter(|&n| (1..=1 << 20).contains(&n));
+        let count = count.ok_or_else(|| {
+            format!("'{{{number}}}' is no gap; write {{20}} for 20 tokens, {{{{ for a brace")
+        })?;
+        if !text.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut text)));
+        }
+        pieces.push(Piece::Gap(count));
+        rest = after;
+    }
+    text.push_str(rest);
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
+    if !pieces.iter().any(|piece| matches!(piece, Piece::Gap(_))) {
+        return Err("the template has no gap; write {20} for 20 tokens".into());
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates() {
+        let text = |text: &str| Piece::Text(text.into());
+        let all = pieces("It {2}was{3}").unwrap();
+        assert_eq!(
+            all,
+            [text("It "), Piece::Gap(2), text("was"), Piece::Gap(3)]
+        );
+        assert_eq!(pieces("{{a}{1}").unwrap(), [text("{a}"), Piece::Gap(1)]);
+        for wrong in ["", "no gap", "{", "{x}", "{0}", "{-1}", "a {3"] {
+            assert!(pieces(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `fewstep train` and `fewstep accelerate`: a denoiser, and the average generator on top of one.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, ValueEnum};
+use fewstep::sequence::{
+    Acceleration, Chain, Data, Optimization, Outcome, Pairs, Setting, Sizes, Target, Trainer,
+};
+
+use crate::{Failure, progress::Progress};
+
+/// The chain that carries noise to data.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ChainName {
+    /// From a mask (MDLM, LLaDA)
+    Masked,
+    /// From uniform noise, each symbol switching once
+    Uniform,
+    /// From uniform noise, the time reversal of re-randomisation (DUO)
+    UniformState,
+}
+
+impl From<ChainName> for Chain {
+    fn from(name: ChainName) -> Self {
+        match name {
+            ChainName::Masked => Self::Masked,
+            ChainName::Uniform => Self::Uniform,
+            ChainName::UniformState => Self::UniformState,
+        }
+    }
+}
+
+/// What both commands have in common.
+#[derive(ClapArgs)]
+struct Common {
+    /// Directory of the run
+    #[arg(long)]
+    out: PathBuf,
+    /// Training steps
+    #[arg(long)]
+    steps: Option<u64>,
+    /// Sequences a step
+    #[arg(long, default_value_t = 32)]
+    batch: usize,
+    /// Highest learning rate
+    #[arg(long, default_value_t = 2e-3)]
+    rate: f64,
+    /// Steps until it is reached; afterwards it falls by a cosine
+    #[arg(long, default_value_t = 100)]
+    warmup: u64,
+    /// Share of the old average of the weights that is kept each step
+    #[arg(long, default_value_t = 0.999)]
+    ema: f64,
+    /// Norm that gradients are clipped to
+    #[arg(long, default_value_t = 1.0)]
+    clip: f64,
+    /// Seed of data, noise and weights
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Go on with the run in the directory
+    #[arg(long)]
+    resume: bool,
+    /// Seconds between two saved states; what was done since is lost when the program is killed
+    #[arg(long, default_value_t = 30)]
+    save_seconds: u64,
+}
+
+impl Common {
+    fn optimization(&self, steps: u64) -> Optimization {
+        Optimization {
+            steps: self.steps.unwrap_or(steps),
+            batch: self.batch,
+            rate: self.rate,
+            warmup: self.warmup,
+            ema: self.ema,
+            clip: self.clip,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Arguments of `fewstep train`.
+#[derive(ClapArgs)]
+pub struct TrainArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The chain that carries noise to data
+    #[arg(long, value_enum, default_value = "masked")]
+    chain: ChainName,
+    /// Token shards made by `fewstep data`; without them, the built-in language
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Symbols of the built-in language
+    #[arg(long, default_value_t = 64, conflicts_with = "data")]
+    symbols: usize,
+    /// Hidden states of the built-in language
+    #[arg(long, default_value_t = 32, conflicts_with = "data")]
+    states: usize,
+    /// Which built-in language
+    #[arg(long, default_value_t = 0, conflicts_with = "data")]
+    language: u64,
+    /// Positions of a sequence
+    #[arg(long, default_value_t = 64)]
+    length: usize,
+    /// Channels
+    #[arg(long, default_value_t = 128)]
+    width: usize,
+    /// Transformer blocks
+    #[arg(long, default_value_t = 4)]
+    blocks: usize,
+    /// Attention heads
+    #[arg(long, default_value_t = 4)]
+    heads: usize,
+}
+
+/// What is regressed.
+#[derive(Clone, Copy, ValueEnum)]
+enum TargetName {
+    /// The signed linear target, unbiased under one draw
+    Linear,
+    /// The paper's shifted probability
+    Paper,
+}
+
+/// Arguments of `fewstep accelerate`.
+#[derive(ClapArgs)]
+pub struct AccelerateArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The run of `fewstep train` to accelerate
+    #[arg(long)]
+    from: PathBuf,
+    /// The chain, if it is not the run's: a uniform-state denoiser serves the uniform chain too
+    #[arg(long, value_enum)]
+    chain: Option<ChainName>,
+    /// What is regressed
+    #[arg(long, value_enum, default_value = "linear")]
+    objective: TargetName,
+    /// Train all weights and not only the correction
+    #[arg(long)]
+    full: bool,
+    /// Width of the correction's hidden layer
+    #[arg(long, default_value_t = 256)]
+    correction: usize,
+    /// Draw pairs (t, r) inside the steps of uniform grids of these sizes
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32], conflicts_with = "logit_normal")]
+    grids: Vec<usize>,
+    /// Draw pairs from two logit-normal noise levels, as the paper does for text
+    #[arg(long)]
+    logit_normal: bool,
+    /// Share of pairs with r = t
+    #[arg(long, default_value_t = 0.0)]
+    at_rest: f64,
+}
+
+/// Trains a denoiser.
+pub fn train(args: &TrainArgs) -> Result<(), Failure> {
+    let data = match &args.data {
+        Some(dir) => Data::Shards(dir.clone()),
+        None => Data::Language {
+            symbols: args.symbols,
+            states: args.states,
+            seed: args.language,
+        },
+    };
+    let setting = Setting {
+        chain: args.chain.into(),
+        data,
+        sizes: Sizes {
+            length: args.length,
+            width: args.width,
+            blocks: args.blocks,
+            heads: args.heads,
+        },
+        optimization: args.common.optimization(2000),
+        acceleration: None,
+    };
+    run(&args.common, setting)
+}
+
+/// Trains the average generator on top of a denoiser.
+pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
+    let from = Setting::load(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
+    let setting = Setting {
+        chain: args.chain.map_or(from.chain, Chain::from),
+        data: from.data,
+        sizes: from.sizes,
+        optimization: args.common.optimization(1000),
+        acceleration: Some(Acceleration {
+            from: args.from.clone(),
+            target: match args.objective {
+                TargetName::Linear => Target::Linear,
+                TargetName::Paper => Target::Shifted,
+            },
+            head_only: !args.full,
+            correction: args.correction,
+            pairs: if args.logit_normal {
+                Pairs::LogitNormal {
+                    start: (0.0, 1.5),
+                    end: (-1.0, 1.5),
+                }
+            } else {
+                Pairs::Grids(args.grids.clone())
+            },
+            at_rest: args.at_rest,
+        }),
+    };
+    run(&args.common, setting)
+}
+
+fn run(common: &Common, setting: Setting) -> Result<(), Failure> {
+    let trainer = Trainer::open(&common.out, setting, common.resume)
+        .map_err(|e| Failure::Usage(e.to_string()))?;
+    let progress = Progress::new(None)?;
+    let outcome = trainer.run(&progress, Duration::from_secs(common.save_seconds));
+    let Outcome {
+        steps,
+        stopped,
+        bound,
+    } = outcome.map_err(|e| Failure::Failed(e.to_string()))?;
+    println!(
+        "{} after {steps} steps: the denoiser's bound is {bound:.4} nats a symbol on validation \
+         sequences",
+        common.out.display()
+    );
+    if stopped {
+        eprintln!("fewstep: interrupted; go on with --resume");
+        return Err(Failure::Interrupted);
+    }
+    Ok(())
+}

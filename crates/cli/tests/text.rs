@@ -1,0 +1,201 @@
+//! From nothing to few-step samples through the binary, as a new user would go; what is typed wrong;
+//! and a training run that is killed again and again.
+
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+fn fewstep(dir: &Path, args: &[&str]) -> Output {
+    Command::new(assert_cmd::cargo::cargo_bin!("fewstep"))
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn done(dir: &Path, line: &str) -> String {
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let out = fewstep(dir, &args);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{line}: {errors}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Refused with one line that says `why`.
+fn refused(dir: &Path, args: &[&str], why: &str) {
+    let out = fewstep(dir, args);
+    let errors = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.contains(why), "{args:?}: {errors}");
+}
+
+const TINY: &str = "--symbols 8 --states 4 --length 16 --width 16 --blocks 1 --heads 2 --batch 4";
+
+#[test]
+fn the_built_in_language_from_training_to_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let said = done(
+        dir,
+        &format!("train --out base --chain uniform --steps 20 {TINY}"),
+    );
+    assert!(said.contains("after 20 steps"), "{said}");
+    done(
+        dir,
+        "accelerate --from base --out fast --steps 10 --batch 4 --correction 8",
+    );
+    let sample = "sample --from fast --steps 4 -n 3 --gain 2 --json";
+    let lines = done(dir, sample);
+    assert_eq!(lines, done(dir, &format!("--threads 1 {sample}")));
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(first["symbols"].as_array().unwrap().len(), 16);
+    assert_eq!(lines.lines().count(), 3);
+    let numbers = done(
+        dir,
+        "eval --from fast --steps 1,4 --gains 0,1 --samples 8 --json",
+    );
+    let rows: Vec<serde_json::Value> = numbers
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let steps: Vec<u64> = rows
+        .iter()
+        .map(|row| row["nfe"].as_u64().unwrap())
+        .collect();
+    assert_eq!(steps, [1, 1, 4, 4]);
+    assert!(
+        rows.iter()
+            .all(|row| row["quality"]["nll"].as_f64().unwrap() > 0.5)
+    );
+    // A correction of gain 0 is the denoiser.
+    let base = done(dir, "sample --from base --steps 4 -n 2");
+    assert_eq!(
+        base,
+        done(dir, "sample --from fast --steps 4 -n 2 --gain 0")
+    );
+    done(dir, "doctor fast");
+}
+
+#[test]
+fn a_file_of_text_from_data_to_filled_gaps() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("a.txt"), "the cat sat on the mat. ".repeat(200)).unwrap();
+    done(dir, "data a.txt --out data --tokenizer char");
+    let sizes = "--length 16 --width 16 --blocks 1 --heads 2 --batch 4 --steps 20";
+    done(dir, &format!("train --out run --data data {sizes}"));
+    let out = fewstep(dir, &["fill", "the {3} sat", "--from", "run", "-n", "2"]);
+    assert!(out.status.success());
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(
+        text.lines()
+            .all(|l| l.starts_with("the ") && l.ends_with(" sat")),
+        "{text}"
+    );
+
+    refused(dir, &["fill", "no gap", "--from", "run"], "no gap");
+    refused(
+        dir,
+        &["fill", "{99}", "--from", "run"],
+        "the model holds 16",
+    );
+    refused(dir, &["fill", "Ж{2}", "--from", "run"], "Ж");
+    refused(dir, &["eval", "--from", "run"], "no known law");
+    refused(dir, &["sample", "--from", "run", "--steps", "0"], "0");
+    refused(
+        dir,
+        &["sample", "--from", "run", "--temperature", "0"],
+        "above 0",
+    );
+    refused(dir, &["sample", "--from", "nowhere"], "nowhere");
+    refused(dir, &["sample", "--from", "data"], "run.json");
+    refused(
+        dir,
+        &["train", "--out", "run", "--data", "data"],
+        "--resume",
+    );
+    refused(
+        dir,
+        &["train", "--out", "x", "--data", "nowhere"],
+        "nowhere",
+    );
+    refused(
+        dir,
+        &["train", "--out", "x", "--data", "data", "--length", "9999"],
+        "--length",
+    );
+    refused(dir, &["train", "--out", "x", "--heads", "3"], "heads");
+    refused(
+        dir,
+        &["accelerate", "--from", "run", "--out", "y", "--grids", "0"],
+        "grids",
+    );
+    refused(
+        dir,
+        &[
+            "accelerate",
+            "--from",
+            "run",
+            "--out",
+            "y",
+            "--chain",
+            "uniform",
+        ],
+        "mask",
+    );
+    assert!(
+        !dir.join("x").exists() && !dir.join("y").exists(),
+        "nothing is left of a refusal"
+    );
+    fs::write(dir.join("run/model.safetensors"), "broken").unwrap();
+    refused(dir, &["sample", "--from", "run"], "model.safetensors");
+}
+
+/// Twenty kills at odd moments, and the files of a run that was left alone.
+#[cfg(unix)]
+#[test]
+fn killed_training_ends_like_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let line = format!("train --chain masked --steps 1200 --save-seconds 0 {TINY} --resume --out");
+    done(dir, &format!("{line} whole"));
+    let args: Vec<&str> = line.split_whitespace().chain(["killed"]).collect();
+    for i in 0..20 {
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin!("fewstep"))
+            .current_dir(dir)
+            .args(&args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(37 + 53 * (i * i % 11)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    done(dir, &format!("{line} killed"));
+    for file in [
+        "model.safetensors",
+        "state.safetensors",
+        "config.json",
+        "run.json",
+    ] {
+        let read = |run: &str| fs::read(dir.join(run).join(file)).unwrap();
+        assert!(read("whole") == read("killed"), "{file} differs");
+    }
+    let steps = |run: &str| {
+        let metrics = fs::read_to_string(dir.join(run).join("metrics.jsonl")).unwrap();
+        let step = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["step"].as_u64().unwrap()
+        };
+        metrics.lines().map(step).collect::<Vec<u64>>()
+    };
+    assert_eq!(steps("whole"), steps("killed"));
+}

@@ -1,0 +1,125 @@
+//! The denoiser's objectives: the bound on `-log p(x_1)` that belongs to each process.
+//!
+//! At one state and coordinate, with `p = p_{1|t}(. | x_t)` predicted, in units of `lambda_t dt`:
+//!
+//! - mixture path (eq. training-posterior): `-1[x_1 != x] log p(x_1) + 1[x_1 = x] - p(x)`; on the
+//!   masked path, where `p(x) = 0`, MDLM's cross-entropy at masked coordinates;
+//! - uniform-state process (DUO's bound): `sum_{z != x} [q log(q/Q) - q + Q]` with the conditional
+//!   rate `q = Q(x, z | x_1)` and the predicted one `Q(x, z)`, both of eq. duo-cond-rate.
+//!
+//! The mean over `t` uniform on `[0, 1]` bounds the negative log-likelihood, so the same number
+//! trains and validates.
+
+use fewstep_ctmc::{Path, Process, duo};
+use fewstep_nn::{Adaptation, Gradient, Logits, Network, Real, Rows, Want, softmax};
+
+use super::Examples;
+use crate::objective::Pair;
+
+/// The mean bound a coordinate, and its gradient.
+pub fn step<T: Real, N: Network<T>>(
+    network: &N,
+    path: &Path,
+    examples: &Examples,
+    pass: &mut N::Pass,
+    gradient: &mut Gradient<T>,
+) -> f64 {
+    let want = Want {
+        moving: 0,
+        back: Some(Adaptation::Full),
+    };
+    network.evaluate(examples.all(), want, pass);
+    let rows = examples.active(path);
+    let scale = 1.0 / examples.x.len() as f64;
+    let consumer = |at: usize, logits: Logits<T>| {
+        let row = rows[at];
+        let pair = &examples.pairs[row / examples.length];
+        let (x, x1) = (examples.x[row], examples.x1[row]);
+        bound(path, pair, scale, (x, x1), logits.value)
+    };
+    let losses = network.descend(pass, Rows::plain(&rows), consumer, gradient);
+    network.backward(pass, gradient);
+    losses.iter().sum()
+}
+
+/// The mean bound a coordinate alone.
+pub fn bound_of<T: Real, N: Network<T>>(
+    network: &N,
+    path: &Path,
+    examples: &Examples,
+    pass: &mut N::Pass,
+) -> f64 {
+    network.evaluate(examples.all(), Want::default(), pass);
+    let rows = examples.active(path);
+    let losses = network.visit(pass, Rows::plain(&rows), |at, logits| {
+        let row = rows[at];
+        let pair = &examples.pairs[row / examples.length];
+        let (x, x1) = (examples.x[row], examples.x1[row]);
+        bound(path, pair, 1.0, (x, x1), logits.value)
+    });
+    losses.iter().sum::<f64>() / examples.x.len() as f64
+}
+
+/// The bound at one coordinate in state `x` with data `x1`, times `scale lambda_t`; its gradient is
+/// left in the logits.
+pub fn bound<T: Real>(
+    path: &Path,
+    pair: &Pair,
+    scale: f64,
+    (x, x1): (usize, usize),
+    logits: &mut [T],
+) -> f64 {
+    let weight = scale * pair.lambda;
+    match path.process() {
+        Process::Mixture(_) if path.mask() == Some(x) => weight * cross_entropy(weight, x1, logits),
+        Process::Mixture(_) => weight * switch(weight, (x, x1), logits),
+        Process::UniformState => {
+            let level = path.schedule().level(pair.t);
+            let rate = |z: usize| duo::conditional_rate(level, path.symbols(), x, z, x1);
+            softmax::in_place(logits);
+            let p: Vec<f64> = logits.iter().map(|p| p.widen()).collect();
+            let mut predicted = vec![0.0; p.len()];
+            duo::rate_row(level, x, &p, &mut predicted);
+            // Q(x, z) = a p_z + b p_x + c for z != x: the slope in p collects b over all z.
+            let (a, b) = duo::rate_slopes(level, path.symbols());
+            let (mut value, mut slopes, mut own) = (0.0, vec![0.0; p.len()], 0.0);
+            for z in (0..p.len()).filter(|&z| z != x) {
+                let (q, most) = (rate(z), predicted[z].max(f64::MIN_POSITIVE));
+                value += q * (q / most).ln() - q + most;
+                let slope = 1.0 - q / most;
+                slopes[z] = a * slope;
+                own += b * slope;
+            }
+            slopes[x] = own;
+            let mean: f64 = p.iter().zip(&slopes).map(|(p, s)| p * s).sum();
+            for ((logit, p), s) in logits.iter_mut().zip(&p).zip(&slopes) {
+                *logit = T::of(weight * p * (s - mean));
+            }
+            weight * value
+        }
+    }
+}
+
+/// `-ln p(x1)`; leaves `weight (p - delta_{x1})` in the logits.
+pub(crate) fn cross_entropy<T: Real>(weight: f64, x1: usize, logits: &mut [T]) -> f64 {
+    let own = logits[x1].widen();
+    let lse = softmax::in_place(logits);
+    let weight = T::of(weight);
+    logits.iter_mut().for_each(|p| *p = *p * weight);
+    logits[x1] = logits[x1] - weight;
+    lse - own
+}
+
+/// `-1[x1 != x] ln p(x1) + 1[x1 = x] - p(x)`; leaves `weight` times its gradient in the logits.
+fn switch<T: Real>(weight: f64, (x, x1): (usize, usize), logits: &mut [T]) -> f64 {
+    let own = logits[x1].widen();
+    let lse = softmax::in_place(logits);
+    let stay = logits[x].widen();
+    let moves = if x1 == x { 0.0 } else { 1.0 };
+    // Slopes p d/dp: -moves at x1, -p(x) at x; the gradient is slope - p sum(slopes).
+    let sum = T::of(weight * (moves + stay));
+    logits.iter_mut().for_each(|p| *p = *p * sum);
+    logits[x] = logits[x] - T::of(weight * stay);
+    logits[x1] = logits[x1] - T::of(weight * moves);
+    moves * (lse - own) + (1.0 - moves) - stay
+}

@@ -1,0 +1,71 @@
+//! Numbers about generated sequences that nothing but the language itself has to judge.
+
+use std::collections::HashMap;
+
+use fewstep_ctmc::Language;
+use serde::Serialize;
+
+/// What is measured of a set of sequences.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quality {
+    /// Exact negative log-likelihood a symbol under the language, in nats.
+    pub nll: f64,
+    /// Its standard error.
+    pub nll_error: f64,
+    /// Entropy of a sequence's own symbol frequencies, in nats, mean over sequences (DUO's).
+    pub entropy: f64,
+    /// Total variation between the pairs of neighbours and the language's.
+    pub bigram: f64,
+    /// The share of pairs of neighbours that are different from all others.
+    pub distinct: f64,
+}
+
+/// Measures sequences of `length`, one after the other.
+pub fn quality(language: &Language, sequences: &[usize], length: usize) -> Quality {
+    let each = || sequences.chunks_exact(length);
+    let count = sequences.len() / length;
+    let nlls: Vec<f64> = each()
+        .map(|x| -language.log_likelihood(x) / length as f64)
+        .collect();
+    let mean = nlls.iter().sum::<f64>() / count as f64;
+    let variance = nlls.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+    let spread = (variance / (count.max(2) - 1) as f64 / count as f64).sqrt();
+    let entropy = each().map(unigram_entropy).sum::<f64>() / count as f64;
+    let symbols = language.symbols();
+    let mut pairs: HashMap<(usize, usize), usize> = HashMap::new();
+    for x in each() {
+        for pair in x.windows(2) {
+            *pairs.entry((pair[0], pair[1])).or_default() += 1;
+        }
+    }
+    let total: usize = pairs.values().sum();
+    let law = language.bigram();
+    let share = |pair: (usize, usize)| *pairs.get(&pair).unwrap_or(&0) as f64 / total as f64;
+    let bigram = (0..symbols * symbols)
+        .map(|i| (share((i / symbols, i % symbols)) - law[i]).abs())
+        .sum::<f64>()
+        / 2.0;
+    Quality {
+        nll: mean,
+        nll_error: spread,
+        entropy,
+        bigram,
+        distinct: pairs.len() as f64 / total as f64,
+    }
+}
+
+/// The entropy of a sequence's own symbol frequencies, in nats.
+pub fn unigram_entropy(x: &[usize]) -> f64 {
+    let mut counts: HashMap<usize, usize> = HashMap::new();
+    for &symbol in x {
+        *counts.entry(symbol).or_default() += 1;
+    }
+    // Summed in order: a hash map has none, and the last bits would differ.
+    let mut counts: Vec<usize> = counts.into_values().collect();
+    counts.sort_unstable();
+    let n = x.len() as f64;
+    counts
+        .iter()
+        .map(|&c| -(c as f64 / n) * (c as f64 / n).ln())
+        .sum()
+}

@@ -1,0 +1,210 @@
+//! The few-step sampler (Algorithm 2, eq. sampler-step): every coordinate moves on its own, by the
+//! path's kernel with the predicted law of its data symbol.
+//!
+//! On the mixture path a coordinate either stays or takes a symbol of the prediction. Whether it
+//! stays is drawn first, so only coordinates that move go through the vocabulary head. The
+//! uniform-state process draws from the exactly averaged bridge (eq. duo-U).
+//!
+//! A draw is addressed by (seed, sequence, step, coordinate): the same sequence comes out whatever
+//! the batch, its order and the number of threads.
+
+use fewstep_ctmc::{
+    Grid, Path, Process,
+    random::{Key, Purpose, index, quantile, uniform},
+};
+use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
+
+/// How predictions are turned into draws.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decoding {
+    /// Logits are divided by it.
+    pub temperature: f64,
+    /// Only the likeliest symbols that together reach this probability are drawn; 1 for all. It
+    /// breaks the calibration of the kernel.
+    pub nucleus: f64,
+    /// Whether the network is given the end of the step; a denoiser is not.
+    pub steps: bool,
+}
+
+impl Default for Decoding {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            nucleus: 1.0,
+            steps: true,
+        }
+    }
+}
+
+/// Sequences that are being generated, `[B, L]`, with the numbers they are addressed by.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Symbols.
+    pub x: Vec<usize>,
+    /// Coordinates that are given and never move.
+    pub fixed: Vec<bool>,
+    numbers: Vec<u64>,
+    length: usize,
+}
+
+impl State {
+    /// Noise: `count` sequences of `length`, numbered from `first` on.
+    pub fn noise(path: &Path, (first, count): (u64, usize), length: usize, seed: u64) -> Self {
+        let key = Key::new(seed, Purpose::Sample);
+        let numbers: Vec<u64> = (first..first + count as u64).collect();
+        let mut x = Vec::with_capacity(count * length);
+        for &number in &numbers {
+            let mut rng = key.at(number, 0);
+            x.extend((0..length).map(|_| match path.mask() {
+                Some(mask) => mask,
+                None => index(&mut rng, path.symbols()),
+            }));
+        }
+        Self {
+            fixed: vec![false; x.len()],
+            x,
+            numbers,
+            length,
+        }
+    }
+
+    /// The sequences.
+    pub fn sequences(&self) -> impl Iterator<Item = &[usize]> {
+        self.x.chunks_exact(self.length)
+    }
+}
+
+/// Walks all steps of `grid`, calling `seen` after each with the state, and returns how often the
+/// network was evaluated: a step in which nothing moves costs nothing.
+pub fn sample<T: Real, N: Network<T>>(
+    network: &N,
+    path: &Path,
+    grid: &Grid,
+    decoding: &Decoding,
+    state: &mut State,
+    seed: u64,
+    mut seen: impl FnMut(usize, &State),
+) -> usize {
+    let mut pass = N::Pass::default();
+    let mut evaluations = 0;
+    for (number, (t, r)) in grid.intervals().enumerate() {
+        let moved = step(
+            (network, &mut pass),
+            path,
+            (t, r),
+            decoding,
+            state,
+            (seed, number as u64 + 1),
+        );
+        evaluations += usize::from(moved);
+        seen(number, state);
+    }
+    evaluations
+}
+
+/// `count` sequences of `length`, one after the other, in batches of `batch`, and the evaluations
+/// of one batch.
+pub fn generate<T: Real, N: Network<T>>(
+    network: &N,
+    path: &Path,
+    grid: &Grid,
+    decoding: &Decoding,
+    (count, length, batch): (usize, usize, usize),
+    seed: u64,
+) -> (Vec<usize>, usize) {
+    let (mut all, mut evaluations) = (Vec::with_capacity(count * length), 0);
+    for first in (0..count).step_by(batch) {
+        let here = batch.min(count - first);
+        let mut state = State::noise(path, (first as u64, here), length, seed);
+        let used = sample(network, path, grid, decoding, &mut state, seed, |_, _| {});
+        evaluations = evaluations.max(used);
+        all.extend_from_slice(&state.x);
+    }
+    (all, evaluations)
+}
+
+/// One step `t -> r` of all sequences; whether the network was needed.
+fn step<T: Real, N: Network<T>>(
+    (network, pass): (&N, &mut N::Pass),
+    path: &Path,
+    (t, r): (f64, f64),
+    decoding: &Decoding,
+    state: &mut State,
+    (seed, number): (u64, u64),
+) -> bool {
+    let key = Key::new(seed, Purpose::Sample);
+    let levels: Vec<f64> = state
+        .numbers
+        .iter()
+        .flat_map(|&sequence| {
+            let mut rng = key.at(sequence, number);
+            (0..state.length)
+                .map(|_| uniform(&mut rng))
+                .collect::<Vec<f64>>()
+        })
+        .collect();
+    let keep = path.schedule().survival(r) / path.schedule().survival(t);
+    let mixture = matches!(path.process(), Process::Mixture(_));
+    let moves = |row: &usize| {
+        let stays = mixture && levels[*row] < keep;
+        let done = path.mask().is_some_and(|mask| state.x[*row] != mask);
+        !(state.fixed[*row] || stays || done)
+    };
+    let rows: Vec<usize> = (0..state.x.len()).filter(moves).collect();
+    if rows.is_empty() {
+        return false;
+    }
+    let count = state.numbers.len();
+    let (ts, rs) = (
+        vec![t; count],
+        vec![if decoding.steps { r } else { t }; count],
+    );
+    let batch = Batch {
+        x: &state.x,
+        t: &ts,
+        r: &rs,
+    };
+    network.evaluate(batch, Want::default(), pass);
+    let symbols = network.visit(pass, Rows::plain(&rows), |at, logits| {
+        let row = rows[at];
+        let p = predicted(path.symbols(), decoding, logits.value);
+        if mixture {
+            // The level is uniform beyond `keep` once it is known to be there.
+            quantile(&p, (levels[row] - keep) / (1.0 - keep))
+        } else {
+            let mut law = vec![0.0; p.len()];
+            path.step_row(t, r, state.x[row], &p, &mut law);
+            quantile(&law, levels[row])
+        }
+    });
+    for (row, symbol) in rows.into_iter().zip(symbols) {
+        state.x[row] = symbol;
+    }
+    true
+}
+
+/// The law of a data symbol from its logits, in f64.
+fn predicted<T: Real>(symbols: usize, decoding: &Decoding, logits: &mut [T]) -> Vec<f64> {
+    if decoding.temperature != 1.0 {
+        let scale = T::of(decoding.temperature.recip());
+        logits.iter_mut().for_each(|l| *l = *l * scale);
+    }
+    softmax::in_place(logits);
+    let mut p: Vec<f64> = logits[..symbols].iter().map(|p| p.widen()).collect();
+    let total: f64 = p.iter().sum();
+    p.iter_mut().for_each(|p| *p /= total);
+    if decoding.nucleus < 1.0 {
+        let mut order: Vec<usize> = (0..symbols).collect();
+        order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
+        let mut sum = 0.0;
+        for symbol in order {
+            if sum >= decoding.nucleus {
+                p[symbol] = 0.0;
+            }
+            sum += p[symbol];
+        }
+        let kept: f64 = p.iter().sum();
+        p.iter_mut().for_each(|p| *p /= kept);
+    }
+    p
+}

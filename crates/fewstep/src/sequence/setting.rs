@@ -1,0 +1,254 @@
+//! What a run was asked for, as it stands in its `run.json`: enough to do it again and to go on
+//! from it.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use fewstep_ctmc::{Path, Process, Schedule, Source};
+use fewstep_nn::{
+    Adaptation,
+    dit::{Config, Step, TimeInput},
+};
+use serde::{Deserialize, Serialize};
+
+use super::RunError;
+
+/// The chain that carries noise to data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Chain {
+    /// The mixture path from a mask.
+    Masked,
+    /// The mixture path from uniform noise.
+    Uniform,
+    /// The uniform-state process of DUO.
+    UniformState,
+}
+
+/// All of them.
+pub const CHAINS: [Chain; 3] = [Chain::Masked, Chain::Uniform, Chain::UniformState];
+
+impl Chain {
+    /// The name in options, tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Masked => "masked",
+            Self::Uniform => "uniform",
+            Self::UniformState => "uniform-state",
+        }
+    }
+
+    /// The path over `symbols` data symbols. The uniform-state bound has no limit at pure noise, so
+    /// that process keeps a thousandth of signal there, as DUO does.
+    pub fn path(self, symbols: usize) -> Result<Path, RunError> {
+        let (schedule, process) = match self {
+            Self::Masked => (Schedule::Linear, Process::Mixture(Source::Masked)),
+            Self::Uniform => (Schedule::Linear, Process::Mixture(Source::Uniform)),
+            Self::UniformState => (Schedule::LogLinear { eps: 1e-3 }, Process::UniformState),
+        };
+        Ok(Path::new(schedule, process, symbols)?)
+    }
+}
+
+/// Where sequences come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Data {
+    /// The built-in language.
+    Language {
+        /// Symbols.
+        symbols: usize,
+        /// Hidden states.
+        states: usize,
+        /// Which one.
+        seed: u64,
+    },
+    /// A directory of token shards.
+    Shards(PathBuf),
+}
+
+/// The sizes of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Positions.
+    pub length: usize,
+    /// Channels.
+    pub width: usize,
+    /// Blocks.
+    pub blocks: usize,
+    /// Attention heads.
+    pub heads: usize,
+}
+
+impl Sizes {
+    /// The network of a path, as a denoiser. One that sees masks need not be told the time.
+    pub fn config(&self, path: &Path) -> Config {
+        Config {
+            vocabulary: path.state_symbols(),
+            length: self.length,
+            width: self.width,
+            blocks: self.blocks,
+            heads: self.heads,
+            conditioning: 128,
+            mask: path.mask(),
+            time: match (path.mask(), path.schedule()) {
+                (Some(_), _) => TimeInput::Zero,
+                (None, Schedule::LogLinear { eps }) => TimeInput::Sigma { eps },
+                (None, _) => TimeInput::Time,
+            },
+            step: Step::None,
+        }
+    }
+}
+
+/// The optimizer's settings and the length of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Optimization {
+    /// Steps.
+    pub steps: u64,
+    /// Sequences a step.
+    pub batch: usize,
+    /// The highest learning rate.
+    pub rate: f64,
+    /// Steps until it is reached; afterwards it falls by a cosine.
+    pub warmup: u64,
+    /// The share of the old average that is kept each step.
+    pub ema: f64,
+    /// The norm gradients are clipped to.
+    pub clip: f64,
+    /// Seed of data, noise and initial weights.
+    pub seed: u64,
+}
+
+/// What is regressed in an acceleration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// The signed linear target.
+    Linear,
+    /// The paper's shifted probability.
+    Shifted,
+}
+
+/// Where pairs `(t, r)` come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pairs {
+    /// The larger and the smaller of two logit-normal draws of noise, `(mean, deviation)` each, as
+    /// in the paper's appendix on OpenWebText.
+    LogitNormal {
+        /// Of the noise at the start.
+        start: (f64, f64),
+        /// Of the noise at the end.
+        end: (f64, f64),
+    },
+    /// A step of a uniform grid of one of these sizes, with `t` uniform inside it.
+    Grids(Vec<usize>),
+}
+
+/// An acceleration by the average generator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acceleration {
+    /// The run or checkpoint it starts from.
+    pub from: PathBuf,
+    /// What is regressed.
+    pub target: Target,
+    /// Whether only the correction is trained.
+    pub head_only: bool,
+    /// Width of the correction's hidden layer.
+    pub correction: usize,
+    /// The pairs.
+    pub pairs: Pairs,
+    /// The share of pairs with `r = t`.
+    pub at_rest: f64,
+}
+
+impl Acceleration {
+    /// Which parameters are trained.
+    pub fn adaptation(&self) -> Adaptation {
+        if self.head_only {
+            Adaptation::Head
+        } else {
+            Adaptation::Full
+        }
+    }
+}
+
+/// A run: a denoiser, or an acceleration of one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The chain.
+    pub chain: Chain,
+    /// The data.
+    pub data: Data,
+    /// The network.
+    pub sizes: Sizes,
+    /// The optimizer.
+    pub optimization: Optimization,
+    /// What is accelerated, if anything is.
+    pub acceleration: Option<Acceleration>,
+}
+
+/// The file in a run's directory.
+const FILE: &str = "run.json";
+
+impl Setting {
+    /// The setting of the run in `dir`.
+    pub fn load(dir: &FilePath) -> Result<Self, RunError> {
+        let file = dir.join(FILE);
+        let text = std::fs::read(&file).map_err(RunError::read(&file))?;
+        serde_json::from_slice(&text).map_err(|error| RunError::Setting {
+            file,
+            reason: error.to_string(),
+        })
+    }
+
+    /// Writes it.
+    pub fn save(&self, dir: &FilePath) -> Result<(), RunError> {
+        std::fs::create_dir_all(dir).map_err(RunError::write(dir))?;
+        let file = dir.join(FILE);
+        let text = serde_json::to_string_pretty(self).map_err(|error| RunError::Setting {
+            file: file.clone(),
+            reason: error.to_string(),
+        })?;
+        fewstep_nn::replace(&file, |out| writeln!(out, "{text}")).map_err(RunError::write(&file))
+    }
+
+    /// The setting itself if it can be run.
+    pub fn checked(self) -> Result<Self, RunError> {
+        let refuse = |what: &str| Err(RunError::Refused(what.to_string()));
+        let Optimization {
+            steps,
+            batch,
+            rate,
+            ema,
+            clip,
+            ..
+        } = self.optimization;
+        if steps == 0 || batch == 0 {
+            return refuse("the number of steps and the batch must be at least 1");
+        }
+        if !(rate > 0.0 && rate.is_finite() && clip > 0.0) {
+            return refuse("the learning rate and the clipping norm must be above 0");
+        }
+        if !(0.0..1.0).contains(&ema) {
+            return refuse("the average's decay must be at least 0 and below 1");
+        }
+        if let Some(acceleration) = &self.acceleration {
+            if self.chain == Chain::UniformState {
+                return refuse(
+                    "the average generator is zero on the uniform-state process; accelerate its \
+                     denoiser on the mixture path with --chain uniform",
+                );
+            }
+            if !(0.0..1.0).contains(&acceleration.at_rest) {
+                return refuse("the share of pairs at rest must be at least 0 and below 1");
+            }
+            if let Pairs::Grids(grids) = &acceleration.pairs
+                && (grids.is_empty() || grids.contains(&0))
+            {
+                return refuse("grids of pairs need at least 1 step");
+            }
+        }
+        Ok(self)
+    }
+}

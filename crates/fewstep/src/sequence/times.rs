@@ -1,0 +1,61 @@
+//! Times and pairs of a training step.
+
+use fewstep_ctmc::{
+    Path,
+    random::{Key, Purpose, index, normal, uniform},
+};
+
+use super::Pairs;
+use crate::objective::Pair;
+
+/// The latest time that is trained: the bound's weight grows without limit towards data.
+const LAST: f64 = 1.0 - 1e-3;
+
+/// The fractional part of the golden ratio: multiples of it cover `[0, 1)` evenly.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// Times without steps, spread evenly within a step and over the steps.
+pub fn instants(path: &Path, count: usize, (seed, step): (u64, u64)) -> Vec<Pair> {
+    let offset = uniform(&mut Key::new(seed, Purpose::Time).at(0, 0));
+    (0..count as u64)
+        .map(|i| {
+            let t = LAST * (offset + (step * count as u64 + i) as f64 * GOLDEN).fract();
+            Pair::new(path.schedule(), t, t)
+        })
+        .collect()
+}
+
+/// Pairs of an acceleration, a share of them at rest.
+pub fn pairs(
+    path: &Path,
+    pairs: &Pairs,
+    at_rest: f64,
+    count: usize,
+    (seed, step): (u64, u64),
+) -> Vec<Pair> {
+    let key = Key::new(seed, Purpose::Time);
+    (0..count as u64)
+        .map(|i| {
+            let mut rng = key.at(step + 1, i);
+            let rest = uniform(&mut rng) < at_rest;
+            let (t, r) = match pairs {
+                Pairs::LogitNormal { start, end } => {
+                    let mut noise = |(mean, deviation): (f64, f64)| {
+                        1.0 / (1.0 + (-(mean + deviation * normal(&mut rng))).exp())
+                    };
+                    let (a, b) = (noise(*start), noise(*end));
+                    (1.0 - a.max(b), 1.0 - a.min(b))
+                }
+                Pairs::Grids(grids) => {
+                    let k = grids[index(&mut rng, grids.len())];
+                    let first = index(&mut rng, k);
+                    let inside = uniform(&mut rng);
+                    let at = |position: f64| position / k as f64;
+                    (at(first as f64 + inside), at(first as f64 + 1.0))
+                }
+            };
+            let t = t.min(LAST);
+            Pair::new(path.schedule(), t, if rest { t } else { r.max(t) })
+        })
+        .collect()
+}

@@ -1,0 +1,332 @@
+//! The trainer: one loop for denoisers and for accelerations.
+//!
+//! A run is a directory: `run.json` (the setting), `model.safetensors` and `config.json` (the
+//! averaged weights, in the layout of Hugging Face), `train-state.safetensors` and
+//! `metrics.jsonl`. Every draw is addressed by the number of its step, so a run that was killed and
+//! resumed ends with the bits of one that was not.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::{Path as FilePath, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fewstep_ctmc::Path;
+use fewstep_nn::{
+    Adaptation, Gradient, Network, TrainState,
+    checkpoint::{self, Options},
+    dit::{Dit, Step},
+    optim::{Averaging, FILE, Schedule, Settings, Trainable},
+};
+use serde_json::json;
+
+use super::{
+    Corpus, Examples, RunError, Setting, Target, Use,
+    average::{self, Loss, Passes},
+    base, times,
+};
+use crate::lab::Monitor;
+
+/// Steps between two lines of metrics.
+const REPORT_EVERY: u64 = 50;
+/// Sequences and times of a validation.
+const VALIDATION: usize = 256;
+/// The smallest shifted probability whose logarithm is taken.
+const FLOOR: f64 = 1e-4;
+
+/// A run in progress.
+pub struct Trainer {
+    dir: PathBuf,
+    setting: Setting,
+    path: Path,
+    corpus: Corpus,
+    network: Dit<f32>,
+    /// The denoiser that a full adaptation started from.
+    frozen: Option<Dit<f32>>,
+    adaptation: Adaptation,
+    state: TrainState<f32>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Steps taken in all.
+    pub steps: u64,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+    /// The bound on the validation's negative log-likelihood a symbol, in nats, at rest.
+    pub bound: f64,
+}
+
+impl Trainer {
+    /// A new run in `dir`, or the one there continued if `resume`.
+    pub fn open(dir: &FilePath, setting: Setting, resume: bool) -> Result<Self, RunError> {
+        let setting = setting.checked()?;
+        let started = dir.join(FILE).exists();
+        if started && !resume {
+            return Err(RunError::Refused(format!(
+                "{} holds a run; continue it with --resume or choose another directory",
+                dir.display()
+            )));
+        }
+        if started {
+            let there = Setting::load(dir)?;
+            if there != setting {
+                return Err(RunError::Refused(format!(
+                    "{} holds a run with another setting; give the same options, or another \
+                     directory",
+                    dir.display()
+                )));
+            }
+        }
+        let corpus = Corpus::open(&setting.data)?;
+        let path = setting.chain.path(corpus.symbols())?;
+        // Too little data is found out now and not at the end.
+        for what in [Use::Training(0, 0), Use::Validation] {
+            corpus.sequences(what, 1, setting.sizes.length)?;
+        }
+        let seed = setting.optimization.seed;
+        let (network, frozen, adaptation) = match &setting.acceleration {
+            None => {
+                let network = Dit::new(setting.sizes.config(&path), seed)?;
+                (network, None, Adaptation::Full)
+            }
+            Some(acceleration) => {
+                let base = load(&acceleration.from, &path)?;
+                let step = Step::Correction {
+                    width: acceleration.correction,
+                };
+                let adaptation = acceleration.adaptation();
+                let frozen = (adaptation == Adaptation::Full).then(|| base.clone());
+                (base.adapted(step, seed)?, frozen, adaptation)
+            }
+        };
+        let range = network.trainable(adaptation);
+        let trainable = Trainable::new(network.parameters().len(), &[range])?;
+        let state = if started {
+            TrainState::load(dir)?
+        } else {
+            let averaging = Averaging {
+                decay: setting.optimization.ema,
+                warm_up: true,
+            };
+            let parameters = network.parameters().to_vec();
+            TrainState::new(seed, parameters, trainable, Settings::ADAM, Some(averaging))
+        };
+        let mut trainer = Self {
+            dir: dir.to_path_buf(),
+            setting,
+            path,
+            corpus,
+            network,
+            frozen,
+            adaptation,
+            state,
+        };
+        if trainer.state.parameters().len() != trainer.network.parameters().len() {
+            return Err(RunError::Refused(format!(
+                "the training state in {} is of another network",
+                dir.display()
+            )));
+        }
+        trainer.follow();
+        if !started {
+            trainer.setting.save(dir)?;
+            trainer.save()?;
+        }
+        trainer.trim_metrics()?;
+        Ok(trainer)
+    }
+
+    /// Trains to the end, or until the monitor says stop; what is done is saved every `saving`.
+    pub fn run(mut self, monitor: &dyn Monitor, saving: Duration) -> Result<Outcome, RunError> {
+        let o = self.setting.optimization;
+        let schedule = Schedule::cosine(o.rate, o.warmup, o.steps);
+        let stage = match &self.setting.acceleration {
+            None => format!("{} denoiser", self.setting.chain.name()),
+            Some(_) => format!("{} correction", self.setting.chain.name()),
+        };
+        let range = self.network.trainable(self.adaptation);
+        let mut gradient = vec![0f32; self.network.parameters().len()];
+        let mut passes = Passes::default();
+        let (mut sum, mut since, mut saved) = (0.0, Instant::now(), Instant::now());
+        let mut counted = 0;
+        monitor.begin(&stage, o.steps);
+        while self.state.step() < o.steps && !monitor.stopped() {
+            let step = self.state.step();
+            let loss = self.one(step, &mut passes, &mut gradient[range.clone()])?;
+            let report = self.state.apply(&gradient, loss, &schedule, Some(o.clip))?;
+            self.follow();
+            sum += loss;
+            counted += 1;
+            let done = step + 1;
+            if done.is_multiple_of(REPORT_EVERY) || done == o.steps {
+                let tokens = counted * (o.batch * self.setting.sizes.length) as u64;
+                let line = json!({
+                    "step": done,
+                    "loss": sum / counted as f64,
+                    "rate": report.rate,
+                    "norm": report.norm,
+                    "tokens_per_second": tokens as f64 / since.elapsed().as_secs_f64(),
+                });
+                self.metric(&line)?;
+                (sum, counted, since) = (0.0, 0, Instant::now());
+            }
+            if saved.elapsed() >= saving {
+                self.save()?;
+                saved = Instant::now();
+            }
+            monitor.advance(&stage, done);
+        }
+        monitor.end(&stage);
+        let stopped = self.state.step() < o.steps;
+        self.save()?;
+        self.network
+            .parameters_mut()
+            .copy_from_slice(&self.state.averaged());
+        let bound = self.validate()?;
+        if !stopped {
+            self.metric(&json!({"step": o.steps, "validation_bound": bound}))?;
+        }
+        Ok(Outcome {
+            steps: self.state.step(),
+            stopped,
+            bound,
+        })
+    }
+
+    /// The loss of a step and, in `gradient`, its gradient.
+    fn one(
+        &self,
+        step: u64,
+        passes: &mut Passes<<Dit<f32> as Network<f32>>::Pass>,
+        gradient: &mut [f32],
+    ) -> Result<f64, RunError> {
+        let o = self.setting.optimization;
+        let length = self.setting.sizes.length;
+        let x1 = self
+            .corpus
+            .sequences(Use::Training(o.seed, step), o.batch, length)?;
+        let mut into = Gradient {
+            data: gradient,
+            adaptation: self.adaptation,
+            accumulate: false,
+        };
+        let address = (o.seed, step);
+        let Some(acceleration) = &self.setting.acceleration else {
+            let pairs = times::instants(&self.path, o.batch, address);
+            let examples = Examples::corrupt(&self.path, &x1, &pairs, address);
+            let pass = passes.main();
+            let loss = base::step(&self.network, &self.path, &examples, pass, &mut into);
+            return Ok(loss);
+        };
+        let (pairs, at_rest) = (&acceleration.pairs, acceleration.at_rest);
+        let pairs = times::pairs(&self.path, pairs, at_rest, o.batch, address);
+        let examples = Examples::corrupt(&self.path, &x1, &pairs, address);
+        let loss = match acceleration.target {
+            Target::Linear => Loss::Linear,
+            Target::Shifted => Loss::Shifted { floor: FLOOR },
+        };
+        // With only the correction trained, the network at r = t is the frozen denoiser.
+        let frozen = self.frozen.as_ref().unwrap_or(&self.network);
+        Ok(average::step(
+            (&self.network, frozen),
+            &examples,
+            (&self.path, loss),
+            address,
+            passes,
+            &mut into,
+        ))
+    }
+
+    /// The bound at rest on sequences that are the same every time.
+    fn validate(&self) -> Result<f64, RunError> {
+        let length = self.setting.sizes.length;
+        let batch = 32;
+        let x1 = self.corpus.sequences(Use::Validation, VALIDATION, length)?;
+        let pairs = times::instants(&self.path, VALIDATION, (u64::MAX, 0));
+        let mut pass = Default::default();
+        let parts = x1.chunks(batch * length).zip(pairs.chunks(batch));
+        let bounds: Vec<f64> = parts
+            .enumerate()
+            .map(|(i, (x1, pairs))| {
+                let address = (u64::MAX, i as u64);
+                let examples = Examples::corrupt(&self.path, x1, pairs, address);
+                base::bound_of(&self.network, &self.path, &examples, &mut pass)
+            })
+            .collect();
+        Ok(bounds.iter().sum::<f64>() / bounds.len() as f64)
+    }
+
+    /// Brings the network to the state.
+    fn follow(&mut self) {
+        let parameters = self.network.parameters_mut();
+        parameters.copy_from_slice(self.state.parameters());
+    }
+
+    /// The averaged weights, then the state, which says how far the run is.
+    fn save(&self) -> Result<(), RunError> {
+        checkpoint::save(&self.dir, self.network.config(), &self.state.averaged())?;
+        Ok(self.state.save(&self.dir)?)
+    }
+
+    fn metrics_file(&self) -> PathBuf {
+        self.dir.join("metrics.jsonl")
+    }
+
+    fn metric(&self, line: &serde_json::Value) -> Result<(), RunError> {
+        let file = self.metrics_file();
+        let opened = OpenOptions::new().create(true).append(true).open(&file);
+        opened
+            .and_then(|mut out| writeln!(out, "{line}"))
+            .map_err(RunError::write(&file))
+    }
+
+    /// Forgets metrics of steps beyond the state, which will be taken again.
+    fn trim_metrics(&self) -> Result<(), RunError> {
+        let file = self.metrics_file();
+        if !file.exists() {
+            return Ok(());
+        }
+        let text = fs::read_to_string(&file).map_err(RunError::read(&file))?;
+        let known = |line: &&str| {
+            serde_json::from_str::<serde_json::Value>(line)
+                .ok()
+                .and_then(|line| line["step"].as_u64())
+                .is_some_and(|step| step <= self.state.step())
+        };
+        let kept: String = text
+            .lines()
+            .filter(known)
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        fewstep_nn::replace(&file, |out| out.write_all(kept.as_bytes()))
+            .map_err(RunError::write(&file))
+    }
+}
+
+/// The network of a run or checkpoint, which must fit the path.
+pub fn load(from: &FilePath, path: &Path) -> Result<Dit<f32>, RunError> {
+    let loaded = checkpoint::load::<f32>(from, &Options::default())?;
+    let (config, wanted) = (&loaded.config, (path.state_symbols(), path.mask()));
+    if (config.vocabulary, config.mask) != wanted {
+        return Err(RunError::Refused(format!(
+            "{} is a network over {} symbols{}, the data have {}{}",
+            from.display(),
+            config.vocabulary,
+            describe(config.mask),
+            wanted.0,
+            describe(wanted.1),
+        )));
+    }
+    Ok(Dit::from_parameters(loaded.config, loaded.parameters)?)
+}
+
+fn describe(mask: Option<usize>) -> &'static str {
+    if mask.is_some() {
+        " with a mask"
+    } else {
+        " without a mask"
+    }
+}

@@ -1,0 +1,366 @@
+//! Long sequences with a denoiser that is exactly right: what the sampler does then, it does itself.
+
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
+use std::{ops::Range, time::Duration};
+
+use fewstep::{
+    lab::{Metric, Monitor, Silent},
+    sequence::{
+        Acceleration, Chain, Data, Optimization, Pairs, Setting, Sizes, Target, Trainer,
+        evaluate::{quality, unigram_entropy},
+        sampler::{Decoding, State, generate, sample},
+    },
+};
+use fewstep_ctmc::{Grid, Language, Path};
+use fewstep_nn::{
+    Adaptation, Batch, Gradient, Logits, Network, Rows, Want,
+    dit::{Config, Dit},
+};
+
+/// The exact posterior of a language, as a network.
+struct Oracle {
+    language: Language,
+    path: Path,
+}
+
+impl Network<f64> for Oracle {
+    type Pass = Vec<f64>;
+
+    fn symbols(&self) -> usize {
+        self.path.state_symbols()
+    }
+    fn parameters(&self) -> &[f64] {
+        &[]
+    }
+    fn parameters_mut(&mut self) -> &mut [f64] {
+        &mut []
+    }
+    fn trainable(&self, _: Adaptation) -> Range<usize> {
+        0..0
+    }
+    fn evaluate(&self, batch: Batch, _: Want, pass: &mut Vec<f64>) {
+        let (count, symbols) = (batch.t.len(), self.language.symbols());
+        let length = batch.x.len() / count;
+        pass.clear();
+        for (x, &t) in batch.x.chunks_exact(length).zip(batch.t) {
+            let mut p = vec![0.0; length * symbols];
+            let level = self.path.schedule().level(t);
+            self.language.denoise(&self.path, level, x, &mut p);
+            pass.extend(p);
+        }
+    }
+    fn visit<R: Send>(
+        &self,
+        pass: &Vec<f64>,
+        rows: Rows<Vec<f64>>,
+        consumer: impl Fn(usize, Logits<f64>) -> R + Sync,
+    ) -> Vec<R> {
+        let symbols = self.language.symbols();
+        let show = |(at, &row): (usize, &usize)| {
+            let p = &pass[row * symbols..(row + 1) * symbols];
+            let mut value: Vec<f64> = p.iter().map(|p| p.max(1e-300).ln()).collect();
+            // The mask is never predicted.
+            value.resize(self.symbols(), -1e9);
+            let logits = Logits {
+                value: &mut value,
+                tangent: &mut [],
+                other: &mut [],
+            };
+            consumer(at, logits)
+        };
+        rows.rows.iter().enumerate().map(show).collect()
+    }
+    fn descend<R: Send>(
+        &self,
+        _: &mut Vec<f64>,
+        _: Rows<Vec<f64>>,
+        _: impl Fn(usize, Logits<f64>) -> R + Sync,
+        _: &mut Gradient<f64>,
+    ) -> Vec<R> {
+        unreachable!("an oracle is not trained")
+    }
+    fn backward(&self, _: &mut Vec<f64>, _: &mut Gradient<f64>) {
+        unreachable!("an oracle is not trained")
+    }
+}
+
+fn oracle(chain: Chain) -> Oracle {
+    let language = Language::default_with(5, 4, 3).unwrap();
+    let path = chain.path(5).unwrap();
+    Oracle { language, path }
+}
+
+const LENGTH: usize = 8;
+const COUNT: usize = 2000;
+
+fn drawn(oracle: &Oracle, steps: usize) -> Vec<usize> {
+    let grid = Grid::uniform(steps).unwrap();
+    let sizes = (COUNT, LENGTH, 500);
+    let how = Decoding::default();
+    generate(oracle, &oracle.path, &grid, &how, sizes, 11).0
+}
+
+/// Chi-square of the neighbours at one place against the language, over cells with five expected.
+fn chi_square(language: &Language, x: &[usize], at: usize) -> (f64, f64) {
+    let (law, symbols) = (language.bigram(), language.symbols());
+    let mut counts = vec![0.0; law.len()];
+    for x in x.chunks_exact(LENGTH) {
+        counts[x[at] * symbols + x[at + 1]] += 1.0;
+    }
+    let n = (x.len() / LENGTH) as f64;
+    let (mut chi, mut cells, mut rest) = (0.0, 0.0, (0.0, 0.0));
+    for (c, p) in counts.iter().zip(&law) {
+        if n * p >= 5.0 {
+            chi += (c - n * p).powi(2) / (n * p);
+            cells += 1.0;
+        } else {
+            rest = (rest.0 + c, rest.1 + n * p);
+        }
+    }
+    if rest.1 > 0.0 {
+        chi += (rest.0 - rest.1).powi(2) / rest.1;
+        cells += 1.0;
+    }
+    (chi, cells - 1.0)
+}
+
+/// With many steps every chain draws the language itself: the chi-square test of neighbours does not
+/// reject, and the exact likelihood is the language's own.
+#[test]
+fn many_steps_of_an_oracle_draw_the_language() {
+    for chain in [Chain::Masked, Chain::Uniform, Chain::UniformState] {
+        let oracle = oracle(chain);
+        let x = drawn(&oracle, 1024);
+        for at in [0, 3, LENGTH - 2] {
+            let (chi, freedom) = chi_square(&oracle.language, &x, at);
+            // Four deviations of a chi-square beyond its mean.
+            let most = freedom + 4.0 * (2.0 * freedom).sqrt();
+            assert!(chi < most, "{chain:?} at {at}: {chi} of {freedom}");
+        }
+        let (own, error) = oracle.language.entropy(LENGTH, 4000, 5);
+        let found = quality(&oracle.language, &x, LENGTH);
+        let spread = 4.0 * (error.powi(2) + found.nll_error.powi(2)).sqrt();
+        // A grid of 1024 steps is still a grid.
+        assert!(
+            (found.nll - own).abs() < spread + 0.01,
+            "{chain:?} {found:?} {own}"
+        );
+    }
+}
+
+/// With two steps it does not, by far: the test can fail.
+#[test]
+fn few_steps_are_seen() {
+    for chain in [Chain::Masked, Chain::Uniform, Chain::UniformState] {
+        let oracle = oracle(chain);
+        let (chi, freedom) = chi_square(&oracle.language, &drawn(&oracle, 2), 3);
+        assert!(chi > 10.0 * freedom, "{chain:?}: {chi} of {freedom}");
+    }
+}
+
+/// Given coordinates stay, and the others follow them.
+#[test]
+fn fixed_coordinates_stay() {
+    for chain in [Chain::Masked, Chain::Uniform, Chain::UniformState] {
+        let oracle = oracle(chain);
+        let mut state = State::noise(&oracle.path, (0, 3), LENGTH, 1);
+        for sequence in 0..3 {
+            state.x[sequence * LENGTH + 2] = 4;
+            state.fixed[sequence * LENGTH + 2] = true;
+        }
+        let grid = Grid::uniform(4).unwrap();
+        let how = Decoding::default();
+        let mut seen = 0;
+        let used = sample(
+            &oracle,
+            &oracle.path,
+            &grid,
+            &how,
+            &mut state,
+            1,
+            |k, state| {
+                assert_eq!(k, seen);
+                seen += 1;
+                assert!(state.sequences().all(|x| x[2] == 4));
+            },
+        );
+        assert_eq!((seen, used), (4, 4));
+        assert!(state.x.iter().all(|&s| s < 5), "no mask is left");
+    }
+}
+
+fn dit(chain: Chain) -> (Path, Dit<f32>) {
+    let path = chain.path(7).unwrap();
+    let sizes = Sizes {
+        length: 12,
+        width: 32,
+        blocks: 2,
+        heads: 2,
+    };
+    let config: Config = sizes.config(&path);
+    let mut network = Dit::new(config, 1).unwrap();
+    for (i, p) in network.parameters_mut().iter_mut().enumerate() {
+        *p += 0.1 * (i as f32 * 1.7).sin();
+    }
+    (path, network)
+}
+
+/// The same seed gives the same sequences in any batch and on any number of threads.
+#[test]
+fn samples_do_not_depend_on_batch_or_threads() {
+    for chain in [Chain::Masked, Chain::Uniform, Chain::UniformState] {
+        let (path, network) = dit(chain);
+        let grid = Grid::uniform(5).unwrap();
+        let draw = |batch: usize, threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let how = Decoding::default();
+            let run = || generate(&network, &path, &grid, &how, (23, 12, batch), 3);
+            pool.build().unwrap().install(run).0
+        };
+        let one = draw(1, 1);
+        for (batch, threads) in [(23, 1), (23, 3), (7, 2)] {
+            assert_eq!(one, draw(batch, threads), "{chain:?}, {batch}, {threads}");
+        }
+    }
+}
+
+#[test]
+fn entropy_of_symbols() {
+    assert_eq!(unigram_entropy(&[3, 3, 3]), 0.0);
+    assert!((unigram_entropy(&[1, 2, 1, 2]) - 2f64.ln()).abs() < 1e-15);
+}
+
+fn setting(chain: Chain) -> Setting {
+    Setting {
+        chain,
+        data: Data::Language {
+            symbols: 7,
+            states: 3,
+            seed: 0,
+        },
+        sizes: Sizes {
+            length: 12,
+            width: 16,
+            blocks: 1,
+            heads: 2,
+        },
+        optimization: Optimization {
+            steps: 12,
+            batch: 4,
+            rate: 1e-2,
+            warmup: 2,
+            ema: 0.9,
+            clip: 1.0,
+            seed: 5,
+        },
+        acceleration: None,
+    }
+}
+
+/// Stops after a few steps.
+struct Until(std::sync::atomic::AtomicU64);
+
+impl Monitor for Until {
+    fn begin(&self, _: &str, _: u64) {}
+    fn advance(&self, _: &str, _: u64) {}
+    fn end(&self, _: &str) {}
+    fn metric(&self, _: &Metric) {}
+    fn stopped(&self) -> bool {
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 0
+    }
+}
+
+/// A run that stops and goes on ends with the files of one that does not: denoiser and acceleration.
+#[test]
+fn runs_go_on_where_they_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let hour = Duration::from_secs(3600);
+    let mut base = setting(Chain::Uniform);
+    for accelerated in [false, true] {
+        if accelerated {
+            base.acceleration = Some(Acceleration {
+                from: dir.path().join("whole-false"),
+                target: Target::Linear,
+                head_only: true,
+                correction: 8,
+                pairs: Pairs::Grids(vec![2, 4]),
+                at_rest: 0.25,
+            });
+        }
+        let whole = dir.path().join(format!("whole-{accelerated}"));
+        let parts = dir.path().join(format!("parts-{accelerated}"));
+        let trainer = Trainer::open(&whole, base.clone(), false).unwrap();
+        let outcome = trainer.run(&Silent, hour).unwrap();
+        assert!(!outcome.stopped && outcome.bound.is_finite());
+        for stop in [3, 1, 5, 100] {
+            let trainer = Trainer::open(&parts, base.clone(), true).unwrap();
+            trainer.run(&Until(stop.into()), hour).unwrap();
+        }
+        for file in ["model.safetensors", "state.safetensors", "run.json"] {
+            let read = |dir: &std::path::Path| std::fs::read(dir.join(file)).unwrap();
+            assert!(read(&whole) == read(&parts), "{file} differs");
+        }
+        // Another setting, or no word of resuming, is refused.
+        assert!(Trainer::open(&whole, base.clone(), false).is_err());
+        let mut other = base.clone();
+        other.optimization.rate = 0.1;
+        assert!(Trainer::open(&whole, other, true).is_err());
+    }
+}
+
+/// The bound falls towards the language's own entropy for each chain.
+#[test]
+fn denoisers_learn() {
+    for chain in [Chain::Masked, Chain::Uniform, Chain::UniformState] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wanted = setting(chain);
+        let first = Trainer::open(&dir.path().join("a"), wanted.clone(), false).unwrap();
+        let early = first.run(&Silent, Duration::MAX).unwrap().bound;
+        wanted.optimization = Optimization {
+            steps: 800,
+            batch: 16,
+            rate: 5e-3,
+            ..wanted.optimization
+        };
+        let second = Trainer::open(&dir.path().join("b"), wanted, false).unwrap();
+        let late = second.run(&Silent, Duration::MAX).unwrap().bound;
+        let language = Language::default_with(7, 3, 0).unwrap();
+        let (own, _) = language.entropy(12, 2000, 1);
+        assert!(
+            late < own + 0.6 * (early - own),
+            "{chain:?}: from {early} to {late}, language {own}"
+        );
+        assert!(
+            late > own - 0.15,
+            "{chain:?}: {late} below the entropy {own}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |change: fn(&mut Setting)| {
+        let mut wanted = setting(Chain::UniformState);
+        change(&mut wanted);
+        Trainer::open(dir.path(), wanted, false)
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    assert!(refused(|s| s.optimization.steps = 0).contains("at least 1"));
+    assert!(refused(|s| s.optimization.rate = f64::NAN).contains("learning rate"));
+    assert!(refused(|s| s.sizes.heads = 3).contains("heads"));
+    let text = refused(|s| {
+        s.acceleration = Some(Acceleration {
+            from: "nowhere".into(),
+            target: Target::Linear,
+            head_only: true,
+            correction: 8,
+            pairs: Pairs::Grids(vec![2]),
+            at_rest: 0.0,
+        });
+    });
+    assert!(text.contains("--chain uniform"), "{text}");
+}
