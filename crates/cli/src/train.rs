@@ -94,7 +94,7 @@ pub struct TrainArgs {
     #[arg(long, default_value_t = 64, conflicts_with = "data")]
     symbols: usize,
     /// Hidden states of the built-in language
-    #[arg(long, default_value_t = 32, conflicts_with = "data")]
+    #[arg(long, default_value_t = 64, conflicts_with = "data")]
     states: usize,
     /// Which built-in language
     #[arg(long, default_value_t = 0, conflicts_with = "data")]

@@ -9,13 +9,16 @@
 //! - `time`: the conditioning vector from `t` and `r`;
 //! - `trunk`: the blocks, forward, tangent and backward;
 //! - `head`: features to logits and back, in blocks of rows;
-//! - `model`: [`Dit`], the whole.
+//! - `correction`: what a step adds to the features;
+//! - `model`: [`Dit`], the whole; `network`: what the rest of the program sees of it.
 
 mod config;
+mod correction;
 mod head;
 mod layout;
 mod linear;
 mod model;
+mod network;
 mod time;
 mod trunk;
 

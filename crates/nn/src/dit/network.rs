@@ -1,0 +1,161 @@
+//! The DiT as a [`Network`]: rows to logits, and the way back.
+
+use std::ops::Range;
+
+use super::{
+    Step,
+    head::{Head, HeadGradient},
+    linear::Slots,
+    model::{Dit, Pass},
+};
+use crate::{Adaptation, Batch, Gradient, Logits, Network, Real, Rows, Want};
+
+impl<T: Real> Dit<T> {
+    /// Features of the rows, of their derivatives, and of the same rows of another evaluation.
+    fn gather(&self, pass: &Pass<T>, rows: &Rows<Pass<T>>) -> [Vec<T>; 3] {
+        let c = self.config.width;
+        let of = |features: &[T]| {
+            let mut out = Vec::with_capacity(rows.rows.len() * c);
+            for &row in rows.rows {
+                out.extend_from_slice(&features[row * c..(row + 1) * c]);
+            }
+            out
+        };
+        [
+            of(&pass.features),
+            if rows.tangent {
+                of(&pass.tangents)
+            } else {
+                Vec::new()
+            },
+            rows.other
+                .map_or_else(Vec::new, |other| of(&other.features)),
+        ]
+    }
+
+    /// Clears, once an evaluation, what the way back only ever adds to; products overwrite.
+    fn begin(&self, pass: &mut Pass<T>, gradient: &mut Gradient<T>) {
+        let range = self.trainable(gradient.adaptation);
+        assert_eq!(
+            gradient.data.len(),
+            range.len(),
+            "a gradient of what is trained"
+        );
+        assert!(
+            pass.want.back == Some(Adaptation::Full) || pass.want.back == Some(gradient.adaptation),
+            "an evaluation that was kept for this way back"
+        );
+        if std::mem::replace(&mut pass.begun, true) {
+            return;
+        }
+        pass.gfeatures.clear();
+        pass.gfeatures.resize(pass.sizes.state(), T::of(0.0));
+        if !gradient.accumulate {
+            for tensor in &self.layout.tensors {
+                let added = tensor.shape.len() == 1 || tensor.range == self.layout.embedding;
+                if added && tensor.range.start >= range.start {
+                    let at = tensor.range.start - range.start..tensor.range.end - range.start;
+                    gradient.data[at].fill(T::of(0.0));
+                }
+            }
+        }
+    }
+
+    fn head(&self) -> Head<'_, T> {
+        Head {
+            weight: &self.parameters[self.layout.head.weight.clone()],
+            bias: &self.parameters[self.layout.head.bias.clone()],
+            mask: self.config.mask,
+            pool: &self.pool,
+        }
+    }
+}
+
+impl<T: Real> Network<T> for Dit<T> {
+    type Pass = Pass<T>;
+
+    fn symbols(&self) -> usize {
+        self.config.vocabulary
+    }
+
+    fn parameters(&self) -> &[T] {
+        &self.parameters
+    }
+
+    fn parameters_mut(&mut self) -> &mut [T] {
+        &mut self.parameters
+    }
+
+    /// The last parameters of the vector. Without a correction, [`Adaptation::Head`] has nothing
+    /// to train.
+    fn trainable(&self, adaptation: Adaptation) -> Range<usize> {
+        let first = match (adaptation, self.config.step, &self.layout.step) {
+            (Adaptation::Full, ..) => 0,
+            (Adaptation::Head, Step::Correction { .. }, Some(step)) => step[0].weight.start,
+            (Adaptation::Head, ..) => self.layout.len(),
+        };
+        first..self.layout.len()
+    }
+
+    fn evaluate(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
+        self.run(batch, want, pass);
+    }
+
+    fn visit<R: Send>(
+        &self,
+        pass: &Pass<T>,
+        rows: Rows<Pass<T>>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+    ) -> Vec<R> {
+        let sets = self.gather(pass, &rows);
+        let sets = sets.each_ref().map(|set| &set[..]);
+        self.head().visit(sets, self.config.width, consumer, None)
+    }
+
+    fn descend<R: Send>(
+        &self,
+        pass: &mut Pass<T>,
+        rows: Rows<Pass<T>>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+        gradient: &mut Gradient<T>,
+    ) -> Vec<R> {
+        self.begin(pass, gradient);
+        let c = self.config.width;
+        let sets = self.gather(pass, &rows);
+        let mut gchosen = vec![T::of(0.0); sets[0].len()];
+        let parameters = (gradient.adaptation == Adaptation::Full).then(|| {
+            let at = &self.layout.head;
+            let (weight, rest) = gradient.data.split_at_mut(at.bias.start);
+            (&mut weight[at.weight.clone()], &mut rest[..at.bias.len()])
+        });
+        let into = HeadGradient {
+            features: &mut gchosen,
+            parameters,
+            accumulate: gradient.accumulate || pass.descended,
+        };
+        let views = sets.each_ref().map(|set| &set[..]);
+        let answers = self.head().visit(views, c, consumer, Some(into));
+        pass.descended |= !rows.rows.is_empty();
+        for (&row, g) in rows.rows.iter().zip(gchosen.chunks_exact(c)) {
+            pass.gfeatures[row * c..(row + 1) * c].copy_from_slice(g);
+        }
+        answers
+    }
+
+    fn backward(&self, pass: &mut Pass<T>, gradient: &mut Gradient<T>) {
+        self.begin(pass, gradient);
+        let full = gradient.adaptation == Adaptation::Full;
+        if full && !pass.descended && !gradient.accumulate {
+            gradient.data[self.layout.head.weight.clone()].fill(T::of(0.0));
+        }
+        let mut slots = Slots {
+            base: self.trainable(gradient.adaptation).start,
+            data: gradient.data,
+            accumulate: gradient.accumulate,
+        };
+        let gfeatures = std::mem::take(&mut pass.gfeatures);
+        self.back_trunk(pass, &gfeatures, full, &mut slots);
+        pass.gfeatures = gfeatures;
+        (pass.begun, pass.descended) = (false, false);
+    }
+}
