@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
 use fewstep_nn::{
-    Adaptation, Batch, Gradient, Network, Rows, Want,
+    Adaptation, Batch, Gradient, Logits, Network, Real, Rows, Want,
     dit::{Config, Dit, Pass, Step, TimeInput},
 };
 
@@ -250,4 +250,77 @@ fn threads_do_not_change_a_bit() {
     let alone = run(1);
     assert_eq!(alone, run(2));
     assert_eq!(alone, run(5));
+}
+
+/// A batch that goes through the trunk in several parts has the logits of its sequences and the sum
+/// of their gradients, in f64 and with the kernels of f32.
+#[test]
+fn a_batch_is_its_sequences() {
+    // One sequence is larger than a part.
+    let (length, width) = (300, 128);
+    let config = Config {
+        length,
+        width,
+        blocks: 1,
+        ..config(2, Step::Correction { width: 8 }, TimeInput::Time)
+    };
+    let wide = network(config.clone());
+    let narrow: Vec<f32> = wide.parameters().iter().map(|p| *p as f32).collect();
+    let narrow = Dit::from_parameters(config, narrow).unwrap();
+    let data = Data::new(3, length);
+    parts_agree(&wide, &data, 1e-11);
+    parts_agree(&narrow, &data, 1e-3);
+}
+
+fn parts_agree<T: Real>(net: &Dit<T>, data: &Data, tolerance: f64) {
+    let length = data.x.len() / data.t.len();
+    let run = |batch: Batch, gradient: &mut [T], accumulate: bool| {
+        let mut pass = Pass::default();
+        let want = Want {
+            moving: 0,
+            back: Some(Adaptation::Full),
+        };
+        net.evaluate(batch, want, &mut pass);
+        let rows: Vec<usize> = (0..batch.x.len()).collect();
+        let mut into = Gradient {
+            data: gradient,
+            adaptation: Adaptation::Full,
+            accumulate,
+        };
+        let weigh = |at: usize, row: Logits<T>| {
+            let seen = row.value[0].widen();
+            let weight = |i: usize| ((at % length) as f64 + 1.7 * i as f64).sin();
+            let each = row.value.iter_mut().enumerate();
+            each.for_each(|(i, value)| *value = T::of(weight(i)));
+            seen
+        };
+        let seen = net.descend(&mut pass, Rows::plain(&rows), weigh, &mut into);
+        net.backward(&mut pass, &mut into);
+        seen
+    };
+    let zeros = || vec![T::of(0.0); net.parameters().len()];
+    let (mut together, mut apart) = (zeros(), zeros());
+    let all = run(data.batch(), &mut together, false);
+    for i in 0..data.t.len() {
+        let one = Batch {
+            x: &data.x[i * length..(i + 1) * length],
+            t: &data.t[i..=i],
+            r: &data.r[i..=i],
+        };
+        let seen = run(one, &mut apart, i > 0);
+        for (a, b) in all[i * length..].iter().zip(&seen) {
+            assert!(
+                (a - b).abs() < tolerance * (1.0 + b.abs()),
+                "{a} is not {b}"
+            );
+        }
+    }
+    let norm = |values: &[T]| values.iter().map(|v| v.widen().powi(2)).sum::<f64>().sqrt();
+    let apart_norm = norm(&apart);
+    let gap: Vec<T> = together.iter().zip(&apart).map(|(a, b)| *a - *b).collect();
+    assert!(
+        apart_norm > 1.0 && norm(&gap) < tolerance * apart_norm,
+        "{}",
+        norm(&gap)
+    );
 }
