@@ -1,7 +1,7 @@
 //! The trainer: one loop for denoisers and for accelerations.
 //!
 //! A run is a directory: `run.json` (the setting), `model.safetensors` and `config.json` (the
-//! averaged weights, in the layout of Hugging Face), `train-state.safetensors` and
+//! averaged weights, in the layout of Hugging Face), `state.safetensors` (the training state) and
 //! `metrics.jsonl`. Every draw is addressed by the number of its step, so a run that was killed and
 //! resumed ends with the bits of one that was not.
 

@@ -2,9 +2,10 @@
 //!
 //! Ours divides the columns of the result among the threads. Each packs a few columns of the right
 //! operand, a block of `k` at a time, and uses them while they are in its cache. Left rows are read
-//! where they are; a transposed left operand is packed before. Every entry is summed over the same blocks of `k` in the same order, whoever computes
-//! it and with how many others: it does not depend, bit for bit, on the number of threads, nor on
-//! how many rows a batch has. The crate keeps the first promise and not the second.
+//! where they are; a transposed left operand is packed before. Every entry is summed over the same
+//! blocks of `k` in the same order, whoever computes it and with how many others: it does not
+//! depend, bit for bit, on the number of threads, nor on how many rows a batch has. The crate keeps
+//! the first promise and not the second.
 
 // Tasks write columns of one result, which no safe slice can say.
 #![allow(unsafe_code)]
