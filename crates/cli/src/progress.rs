@@ -41,7 +41,7 @@ impl Progress {
             if STOPPED.swap(true, Ordering::SeqCst) {
                 std::process::exit(130);
             }
-            eprintln!("\nfewstep: stopping; the partial report follows (Ctrl-C again to quit now)");
+            eprintln!("\nfewstep: stopping; what is done is kept (Ctrl-C again to quit now)");
         })
         .map_err(|e| Failure::Failed(format!("cannot listen for Ctrl-C: {e}")))?;
         Ok(Self {
