@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use fewstep::{
     data::Tokenizer,
-    sequence::sampler::{Decoding, State, sample},
+    sequence::{
+        Model,
+        sampler::{Decoding, State, sample},
+    },
 };
 use fewstep_ctmc::Grid;
 
-use crate::{Failure, parse, sample::Model};
+use crate::{Failure, parse};
 
 /// Arguments of `fewstep fill`.
 #[derive(ClapArgs)]
@@ -60,7 +63,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             model.length
         )));
     }
-    model.network.gain = args.gain;
+    model.denoiser.network.gain = args.gain;
     let grid = Grid::uniform(args.steps as usize).map_err(|e| Failure::Usage(e.to_string()))?;
     let decoding = Decoding {
         temperature: args.temperature,
@@ -77,7 +80,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
         }
     }
-    let (network, path) = (&model.network, &model.path);
+    let (network, path) = (&model.denoiser, &model.path);
     let nfe = sample(
         network,
         path,

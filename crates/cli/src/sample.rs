@@ -4,19 +4,14 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::Args as ClapArgs;
 use fewstep::sequence::{
-    Corpus, RunError, Setting,
+    Model,
     evaluate::{Quality, quality},
-    load,
-    sampler::{Decoding, generate},
+    sampler::Decoding,
 };
-use fewstep_ctmc::{Grid, Path};
-use fewstep_nn::dit::{Dit, Step};
+use fewstep_ctmc::Grid;
 use serde_json::json;
 
 use crate::{Failure, parse};
-
-/// Sequences that are generated together.
-const BATCH: usize = 64;
 
 /// Arguments of `fewstep sample`.
 #[derive(ClapArgs)]
@@ -74,54 +69,18 @@ pub struct EvalArgs {
     json: bool,
 }
 
-/// What a run needs to generate.
-pub struct Model {
-    /// The network.
-    pub network: Dit<f32>,
-    /// Its path.
-    pub path: Path,
-    /// The data it was trained on.
-    pub corpus: Corpus,
-    /// Positions of a sequence.
-    pub length: usize,
-}
-
-impl Model {
-    /// Opens a run.
-    pub fn open(from: &std::path::Path) -> Result<Self, RunError> {
-        let setting = Setting::load(from)?;
-        let corpus = Corpus::open(&setting.data)?;
-        let path = setting.chain.path(corpus.symbols())?;
-        Ok(Self {
-            network: load(from, &path)?,
-            path,
-            corpus,
-            length: setting.sizes.length,
-        })
-    }
-
-    /// Whether the network can be told the end of a step.
-    pub fn corrected(&self) -> bool {
-        self.network.config().step != Step::None
-    }
-
-    fn generate(&mut self, steps: u32, how: Decoding, gain: f64, of: (usize, u64)) -> Generated {
-        self.network.gain = gain;
-        let start = Instant::now();
-        let decoding = Decoding {
-            steps: self.corrected(),
-            ..how
-        };
-        // `steps` is at least 1.
-        let grid = Grid::uniform(steps as usize).map_err(|e| Failure::Usage(e.to_string()))?;
-        let sizes = (of.0, self.length, BATCH);
-        let (x, evaluations) = generate(&self.network, &self.path, &grid, &decoding, sizes, of.1);
-        Ok((x, evaluations, start.elapsed().as_secs_f64()))
-    }
-}
-
 /// Sequences, evaluations of the network, seconds.
-type Generated = Result<(Vec<usize>, usize, f64), Failure>;
+fn generate(
+    model: &mut Model,
+    steps: u32,
+    how: (Decoding, f64),
+    of: (usize, u64),
+) -> Result<(Vec<usize>, usize, f64), Failure> {
+    let start = Instant::now();
+    let grid = Grid::uniform(steps as usize).map_err(|e| Failure::Usage(e.to_string()))?;
+    let (x, evaluations) = model.generate(&grid, how, of);
+    Ok((x, evaluations, start.elapsed().as_secs_f64()))
+}
 
 fn open(from: &std::path::Path) -> Result<Model, Failure> {
     Model::open(from).map_err(|e| Failure::Usage(e.to_string()))
@@ -144,8 +103,12 @@ pub fn sample(args: &SampleArgs) -> Result<(), Failure> {
         nucleus: args.nucleus,
         ..Decoding::default()
     };
-    let (x, evaluations, seconds) =
-        model.generate(args.steps, how, args.gain, (args.count, args.seed))?;
+    let (x, evaluations, seconds) = generate(
+        &mut model,
+        args.steps,
+        (how, args.gain),
+        (args.count, args.seed),
+    )?;
     for sequence in x.chunks_exact(model.length) {
         if args.json {
             let text = model.corpus.show(sequence);
@@ -187,7 +150,7 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
                     ..Decoding::default()
                 };
                 let of = (args.samples, args.seed);
-                let (x, evaluations, seconds) = model.generate(steps, how, gain, of)?;
+                let (x, evaluations, seconds) = generate(&mut model, steps, (how, gain), of)?;
                 let q = quality(&language, &x, model.length);
                 if args.json {
                     println!(

@@ -4,7 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::sequence::{
-    Acceleration, Chain, Data, Optimization, Outcome, Pairs, Setting, Sizes, Target, Trainer,
+    Acceleration, Chain, Data, Optimization, Outcome, Pairs, Prediction, Setting, Sizes, Target,
+    Trainer,
 };
 
 use crate::{Failure, progress::Progress};
@@ -99,6 +100,9 @@ pub struct TrainArgs {
     /// Which built-in language
     #[arg(long, default_value_t = 0, conflicts_with = "data")]
     language: u64,
+    /// What the network predicts of a coordinate, where noise is uniform
+    #[arg(long, value_enum, default_value = "others")]
+    prediction: PredictionName,
     /// Positions of a sequence
     #[arg(long, default_value_t = 64)]
     length: usize,
@@ -111,6 +115,24 @@ pub struct TrainArgs {
     /// Attention heads
     #[arg(long, default_value_t = 4)]
     heads: usize,
+}
+
+/// What the network predicts.
+#[derive(Clone, Copy, ValueEnum)]
+enum PredictionName {
+    /// The posterior of its data symbol, as in public checkpoints
+    Posterior,
+    /// What the other coordinates say; the likelihood of its own state is multiplied in
+    Others,
+}
+
+impl From<PredictionName> for Prediction {
+    fn from(name: PredictionName) -> Self {
+        match name {
+            PredictionName::Posterior => Self::Posterior,
+            PredictionName::Others => Self::Others,
+        }
+    }
 }
 
 /// What is regressed.
@@ -151,6 +173,9 @@ pub struct AccelerateArgs {
     /// Share of pairs with r = t
     #[arg(long, default_value_t = 0.0)]
     at_rest: f64,
+    /// Jumps a sequence that the transport term is averaged over
+    #[arg(long, default_value_t = 1)]
+    draws: usize,
 }
 
 /// Trains a denoiser.
@@ -172,6 +197,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
             blocks: args.blocks,
             heads: args.heads,
         },
+        prediction: args.prediction.into(),
         optimization: args.common.optimization(2000),
         acceleration: None,
     };
@@ -185,6 +211,7 @@ pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
         chain: args.chain.map_or(from.chain, Chain::from),
         data: from.data,
         sizes: from.sizes,
+        prediction: from.prediction,
         optimization: args.common.optimization(1000),
         acceleration: Some(Acceleration {
             from: args.from.clone(),
@@ -203,6 +230,7 @@ pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
                 Pairs::Grids(args.grids.clone())
             },
             at_rest: args.at_rest,
+            draws: args.draws,
         }),
     };
     run(&args.common, setting)
@@ -217,10 +245,12 @@ fn run(common: &Common, setting: Setting) -> Result<(), Failure> {
         steps,
         stopped,
         bound,
+        exact,
     } = outcome.map_err(|e| Failure::Failed(e.to_string()))?;
+    let exact = exact.map_or_else(String::new, |e| format!(", the exact one's {e:.4}"));
     println!(
         "{} after {steps} steps: the denoiser's bound is {bound:.4} nats a symbol on validation \
-         sequences",
+         sequences{exact}",
         common.out.display()
     );
     if stopped {

@@ -90,6 +90,42 @@ pub fn average_generator_row(
     out[x] = -out.iter().sum::<f64>();
 }
 
+/// A row that is affine in a posterior: `a p_z + b p_x + c` at `z != x`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Affine {
+    /// In the posterior of `z`.
+    pub a: f64,
+    /// In the posterior of the state.
+    pub b: f64,
+    /// On its own.
+    pub c: f64,
+}
+
+/// [`average_generator_row`] off the diagonal as a function of `p~`, `t < r`, and its derivative in
+/// `t` at fixed `r` and `p~`. With `rho = c'/(alpha_t + c')`, eq. duo-U is
+/// `mu_{t,r} [p_z + (1 - alpha_r)/(alpha_r S) (1 - p_x + rho p_x)]`.
+pub fn average_slopes(schedule: Schedule, symbols: usize, t: f64, r: f64) -> (Affine, Affine) {
+    let s = symbols as f64;
+    let (from, to) = (schedule.level(t), schedule.level(r));
+    let (mu, mu_dot) = (schedule.mu(t, r), schedule.mu_dot(t, r));
+    let share = to.survival / (to.kappa * s);
+    let (rest, same) = (from.survival / s, from.kappa + from.survival / s);
+    let rho = rest / same;
+    // The numerator falls by alpha'/S, the denominator grows by alpha' (1 - 1/S).
+    let rho_dot = -schedule.kappa_dot(t) * (same / s + rest * (1.0 - 1.0 / s)) / (same * same);
+    let value = Affine {
+        a: mu,
+        b: mu * share * (rho - 1.0),
+        c: mu * share,
+    };
+    let slope = Affine {
+        a: mu_dot,
+        b: share * (mu_dot * (rho - 1.0) + mu * rho_dot),
+        c: mu_dot * share,
+    };
+    (value, slope)
+}
+
 /// The numbers of a bridge that do not depend on the symbols.
 struct Bridge {
     alpha_t: f64,
@@ -161,6 +197,29 @@ mod tests {
                 for z in (0..3).filter(|&z| z != x) {
                     let plain: f64 = (0..3).map(|v| p[v] * conditional_rate(level, 3, x, z, v)).sum();
                     prop_assert!((row[z] - plain).abs() < 1e-12 * (1.0 + plain));
+                }
+            }
+        }
+    }
+
+    /// The affine form against the row, its derivative against central differences.
+    #[test]
+    fn the_average_generator_is_affine_in_the_posterior() {
+        let p = [0.1, 0.25, 0.65];
+        for schedule in [Schedule::Linear, Schedule::LogLinear { eps: 1e-3 }] {
+            for (t, r) in [(0.1, 0.3), (0.4, 1.0), (0.95, 0.99)] {
+                let row = |t: f64, x: usize| {
+                    let mut row = [0.0; 3];
+                    average_generator_row(schedule, t, r, x, &p, &mut row);
+                    row
+                };
+                let (value, slope) = average_slopes(schedule, 3, t, r);
+                for (x, z) in [(0, 1), (1, 2), (2, 0)] {
+                    let of = |f: Affine| f.a * p[z] + f.b * p[x] + f.c;
+                    assert!((of(value) - row(t, x)[z]).abs() < 1e-12);
+                    let h = 1e-5;
+                    let numeric = (row(t + h, x)[z] - row(t - h, x)[z]) / (2.0 * h);
+                    assert!((of(slope) - numeric).abs() < 1e-6 * (1.0 + numeric.abs()));
                 }
             }
         }

@@ -10,7 +10,7 @@ use fewstep_ctmc::{
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{
-    AdamW, Adaptation, Batch, Error, Gradient, Network, Rows, Want,
+    AdamW, Adaptation, Batch, Error, Gradient, Learner, Network, Rows, Want,
     dit::{Config, Dit, Layout, Pass, Step, TimeInput},
     kernel::{View, matmul},
     optim::{Settings, clip},
@@ -21,7 +21,7 @@ use crate::{
     objective::Pair,
     sequence::{
         Examples,
-        average::{self, Loss, Passes},
+        average::{self, Loss, Method, Passes},
         base,
     },
 };
@@ -217,7 +217,7 @@ fn logits(config: Config, tangent: bool) -> Result<Prepared, Error> {
         let rows = Rows {
             rows: &rows,
             tangent,
-            other: None,
+            others: Vec::new(),
         };
         // One number of each row, so that nothing is computed in vain.
         std::hint::black_box(net.visit(&pass, rows, |_, row| row.value[0]));
@@ -338,11 +338,14 @@ fn dag(
             adaptation: Adaptation::Full,
             accumulate: false,
         };
-        let loss = Loss::Shifted { floor: 1e-4 };
+        let method = Method {
+            loss: Loss::Shifted { floor: 1e-4 },
+            draws: 1,
+        };
         let value = average::step(
             (&net, &frozen),
             &examples,
-            (&path, loss),
+            (&path, method),
             (0, number),
             &mut passes,
             &mut slots,

@@ -6,4 +6,5 @@ pub mod lab;
 pub mod objective;
 pub mod report;
 pub mod sequence;
+pub mod text;
 pub mod verify;

@@ -7,17 +7,17 @@
 use fewstep::{
     objective::{self, Objective, Pair, Row},
     sequence::{
-        Examples,
-        average::{self, Loss, Passes},
+        Denoiser, Examples, Prediction,
+        average::{self, Loss, Method, Passes},
         base,
     },
 };
 use fewstep_ctmc::{
-    Path, Process, Schedule, Source,
+    Path, Process, Schedule, Source, duo,
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{
-    AdamW, Adaptation, Batch, Conditioned, Conditioning, Gradient, Network, Rows, Want,
+    AdamW, Adaptation, Batch, Conditioned, Conditioning, Gradient, Learner, Network, Rows, Want,
     dit::{Config, Dit, Step, TimeInput},
     optim::Settings,
     softmax,
@@ -28,7 +28,7 @@ const LENGTH: usize = 5;
 const SYMBOLS: usize = 6;
 const SEED: u64 = 7;
 
-fn shaken<N: Network<f64>>(mut network: N, phase: f64) -> N {
+fn shaken<N: Learner<f64>>(mut network: N, phase: f64) -> N {
     for (i, p) in network.parameters_mut().iter_mut().enumerate() {
         *p += 0.2 * (i as f64 * 1.7 + phase).sin();
     }
@@ -87,7 +87,7 @@ fn table<N: Network<f64>>(network: &N, batch: Batch, tangent: bool) -> (Vec<f64>
     let rows = Rows {
         rows: &all,
         tangent,
-        other: None,
+        others: Vec::new(),
     };
     let shown = network.visit(&pass, rows, |_, logits| {
         let p = softmax::forward(&logits.value[..SYMBOLS], SYMBOLS, 1.0);
@@ -102,10 +102,11 @@ fn table<N: Network<f64>>(network: &N, batch: Batch, tangent: bool) -> (Vec<f64>
     (p.concat(), d.concat())
 }
 
-fn agrees<N: Network<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Adaptation) {
+fn agrees<N: Learner<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Adaptation) {
     let (x1, pairs) = data();
     for number in 0..6 {
         let examples = Examples::corrupt(path, &x1, &pairs, (SEED, number));
+        let draws = 1 + number as usize % 3;
         for (loss, plain) in [
             (
                 Loss::Shifted {
@@ -124,7 +125,7 @@ fn agrees<N: Network<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Ada
             let value = average::step(
                 (network, frozen),
                 &examples,
-                (path, loss),
+                (path, Method { loss, draws }),
                 (SEED, number),
                 &mut Passes::default(),
                 &mut slots,
@@ -134,7 +135,7 @@ fn agrees<N: Network<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Ada
                 (network, frozen),
                 (plain, adaptation),
                 &examples,
-                number,
+                (number, draws),
             );
             assert!(
                 (value - want).abs() < 1e-10 * (1.0 + want.abs()),
@@ -151,12 +152,12 @@ fn agrees<N: Network<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Ada
 }
 
 /// The same loss from whole tables and the row objective.
-fn by_rows<N: Network<f64>>(
+fn by_rows<N: Learner<f64>>(
     path: &Path,
     (network, frozen): (&N, &N),
     (objective, adaptation): (Objective, Adaptation),
     examples: &Examples,
-    number: u64,
+    (number, draws): (u64, usize),
 ) -> (f64, Vec<f64>) {
     let jump_key = Key::new(SEED, Purpose::Jump);
     let masked = path.mask().is_some();
@@ -180,27 +181,27 @@ fn by_rows<N: Network<f64>>(
         let (mut objective, mut scale) = (objective, 1.0 / examples.x.len() as f64);
         if pair.r > pair.t {
             let mut rng = jump_key.at(number, place as u64);
-            let e = hidden[index(&mut rng, hidden.len())];
             let (posterior, _) = table(frozen, Batch { r: &t, ..batch }, false);
-            let level = uniform(&mut rng);
-            let s = quantile(&posterior[e * SYMBOLS..(e + 1) * SYMBOLS], level);
-            let mut jumped = x.to_vec();
-            jumped[e] = s;
-            let (q, _) = table(
-                network,
-                Batch {
+            for _ in 0..draws {
+                let e = hidden[index(&mut rng, hidden.len())];
+                let level = uniform(&mut rng);
+                let s = quantile(&posterior[e * SYMBOLS..(e + 1) * SYMBOLS], level);
+                let mut jumped = x.to_vec();
+                jumped[e] = s;
+                let after = Batch {
                     x: &jumped,
                     ..batch
-                },
-                false,
-            );
+                };
+                let (q, _) = table(network, after, false);
+                for k in (0..p.len()).filter(|k| !masked || k / SYMBOLS != e) {
+                    gamma[k] += hidden.len() as f64 * (q[k] - p[k]) / draws as f64;
+                }
+            }
             for k in 0..p.len() {
-                let jump = hidden.len() as f64 * (q[k] - p[k]);
-                gamma[k] = match (masked, objective) {
-                    (true, _) if k / SYMBOLS == e => 0.0,
-                    (true, _) => jump,
-                    (false, Objective::Linear) => jump + p[k] - label[k],
-                    (false, _) => jump + p[k] - posterior[k],
+                gamma[k] += match (masked, objective) {
+                    (true, _) => 0.0,
+                    (false, Objective::Linear) => p[k] - label[k],
+                    (false, _) => p[k] - posterior[k],
                 };
             }
             if objective == Objective::Linear && !masked {
@@ -258,6 +259,8 @@ fn a_step_of_the_transformer_is_the_row_objective() {
         ] {
             let (network, frozen) = (dit(&path, step, 0.0), dit(&path, step, 0.4));
             agrees(&path, &network, &frozen, adaptation);
+            let meant = |network| Denoiser::new(network, Prediction::Others, &path);
+            agrees(&path, &meant(network), &meant(frozen), adaptation);
         }
     }
 }
@@ -268,6 +271,201 @@ fn a_step_of_the_perceptron_is_the_row_objective() {
         let (network, frozen) = (perceptron(&path, 0.0), perceptron(&path, 0.4));
         agrees(&path, &network, &frozen, Adaptation::Full);
     }
+}
+
+/// On the uniform-state process: the average generator's row and its derivative in `t` by central
+/// differences, the jumps by eq. transport-general, the losses by their definitions, and their
+/// gradients in the logits by central differences with everything under the stop-gradient held.
+#[test]
+fn a_step_on_the_uniform_state_process_is_its_definition() {
+    let path = Path::new(Schedule::Linear, Process::UniformState, SYMBOLS).unwrap();
+    let step = Step::Correction { width: 6 };
+    let meant = |phase| {
+        let network = dit(&path, step, phase);
+        Denoiser::new(network, Prediction::Others, &path)
+    };
+    let (network, frozen) = (meant(0.0), meant(0.4));
+    let (x1, pairs) = data();
+    let floor = 1e-3;
+    for (number, draws) in [(0, 1), (1, 2), (2, 1)] {
+        let examples = Examples::corrupt(&path, &x1, &pairs, (SEED, number));
+        for loss in [Loss::Linear, Loss::Shifted { floor }] {
+            let mut gradient = vec![0.0; network.parameters().len()];
+            let mut slots = Gradient {
+                data: &mut gradient,
+                adaptation: Adaptation::Full,
+                accumulate: false,
+            };
+            let value = average::step(
+                (&network, &frozen),
+                &examples,
+                (&path, Method { loss, draws }),
+                (SEED, number),
+                &mut Passes::default(),
+                &mut slots,
+            );
+            let of = (&path, &network, &frozen);
+            let (want, want_gradient) = uniform_state_by_rows(of, &examples, loss, number, draws);
+            assert!(
+                (value - want).abs() < 1e-6 * (1.0 + want.abs()),
+                "{loss:?}: {value} is not {want}"
+            );
+            for (i, (g, w)) in gradient.iter().zip(&want_gradient).enumerate() {
+                assert!(
+                    (g - w).abs() < 1e-5 * (1.0 + w.abs()),
+                    "{loss:?}: entry {i} is {g}, not {w}"
+                );
+            }
+        }
+    }
+}
+
+/// The row of the average generator at one coordinate.
+fn duo_row(pair: &Pair, t: f64, x: usize, p: &[f64]) -> Vec<f64> {
+    let mut row = vec![0.0; SYMBOLS];
+    duo::average_generator_row(Schedule::Linear, t, pair.r, x, p, &mut row);
+    row
+}
+
+fn uniform_state_by_rows<N: Learner<f64>>(
+    (path, network, frozen): (&Path, &N, &N),
+    examples: &Examples,
+    loss: Loss,
+    number: u64,
+    draws: usize,
+) -> (f64, Vec<f64>) {
+    let (mut total, mut gradient) = (0.0, vec![0.0; network.parameters().len()]);
+    let scale = 1.0 / examples.x.len() as f64;
+    for (place, pair) in examples.pairs.iter().enumerate() {
+        let at = place * LENGTH..(place + 1) * LENGTH;
+        let (x, target) = (&examples.x[at.clone()], &examples.x1[at]);
+        let of = |network: &N, x: &[usize], t: f64, r: f64| {
+            table(
+                network,
+                Batch {
+                    x,
+                    t: &[t],
+                    r: &[r],
+                },
+                false,
+            )
+            .0
+        };
+        let here = of(network, x, pair.t, pair.r);
+        let law = |p: &[f64], d: usize| p[d * SYMBOLS..(d + 1) * SYMBOLS].to_vec();
+        let moving = pair.r > pair.t;
+        let level = Schedule::Linear.level(pair.t);
+        let mut changes = vec![vec![0.0; SYMBOLS]; LENGTH];
+        if moving {
+            let h = 1e-5;
+            let (late, early) = (
+                of(network, x, pair.t + h, pair.r),
+                of(network, x, pair.t - h, pair.r),
+            );
+            let mut rng = Key::new(SEED, Purpose::Jump).at(number, place as u64);
+            let posterior = of(frozen, x, pair.t, pair.t);
+            for d in 0..LENGTH {
+                let late = duo_row(pair, pair.t + h, x[d], &law(&late, d));
+                let early = duo_row(pair, pair.t - h, x[d], &law(&early, d));
+                for z in 0..SYMBOLS {
+                    changes[d][z] += (late[z] - early[z]) / (2.0 * h);
+                }
+            }
+            for _ in 0..draws {
+                let e = index(&mut rng, LENGTH);
+                let mut rates = vec![0.0; SYMBOLS];
+                duo::rate_row(level, x[e], &law(&posterior, e), &mut rates);
+                rates[x[e]] = 0.0;
+                let outflow = pair.lambda * rates.iter().sum::<f64>();
+                let mut jumped = x.to_vec();
+                jumped[e] = quantile(&rates, uniform(&mut rng));
+                let after = of(network, &jumped, pair.t, pair.r);
+                for d in 0..LENGTH {
+                    let there = duo_row(pair, pair.t, jumped[d], &law(&after, d));
+                    let here = duo_row(pair, pair.t, x[d], &law(&here, d));
+                    let share = LENGTH as f64 * outflow / draws as f64;
+                    for z in 0..SYMBOLS {
+                        changes[d][z] += share * (there[z] - here[z]);
+                    }
+                }
+            }
+        }
+        // The loss at a coordinate as a function of its logits.
+        let loss_of = |d: usize, logits: &[f64]| -> f64 {
+            if !moving {
+                let state = (x[d], target[d]);
+                return base::bound(path, pair, scale, state, &mut logits.to_vec());
+            }
+            let u = duo_row(pair, pair.t, x[d], &softmax::forward(logits, SYMBOLS, 1.0));
+            let h = pair.r - pair.t;
+            let mut sum = 0.0;
+            let (mut stay, mut target_stay) = (1.0, 1.0);
+            for z in (0..SYMBOLS).filter(|&z| z != x[d]) {
+                let rate = pair.lambda * duo::conditional_rate(level, SYMBOLS, x[d], z, target[d]);
+                match loss {
+                    Loss::Linear => {
+                        let target = rate + h * changes[d][z];
+                        sum -= target * u[z].ln();
+                        stay -= h * u[z];
+                        target_stay -= h * target;
+                    }
+                    Loss::Shifted { floor } => {
+                        let held = duo_row(pair, pair.t, x[d], &law(&here, d))[z];
+                        // Below the floor the logarithm is constant.
+                        let reached = held - h * changes[d][z];
+                        let most = u[z] - h * changes[d][z];
+                        let inside = if reached > floor * pair.lambda {
+                            most
+                        } else {
+                            floor * pair.lambda
+                        };
+                        sum += rate * (rate / inside).ln() - rate + most;
+                    }
+                }
+            }
+            if matches!(loss, Loss::Linear) {
+                sum -= target_stay / h * stay.ln();
+            }
+            scale * sum
+        };
+        let batch = Batch {
+            x,
+            t: &[pair.t],
+            r: &[pair.r],
+        };
+        let mut pass = N::Pass::default();
+        let want = Want {
+            moving: 0,
+            back: Some(Adaptation::Full),
+        };
+        network.evaluate(batch, want, &mut pass);
+        let mut slots = Gradient {
+            data: &mut gradient,
+            adaptation: Adaptation::Full,
+            accumulate: place > 0,
+        };
+        let all: Vec<usize> = (0..LENGTH).collect();
+        let losses = network.descend(
+            &mut pass,
+            Rows::plain(&all),
+            |d, logits| {
+                let before = logits.value.to_vec();
+                for z in 0..SYMBOLS {
+                    let moved = |h: f64| {
+                        let mut logits = before.clone();
+                        logits[z] += h;
+                        loss_of(d, &logits)
+                    };
+                    logits.value[z] = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                }
+                loss_of(d, &before)
+            },
+            &mut slots,
+        );
+        network.backward(&mut pass, &mut slots);
+        total += losses.iter().sum::<f64>();
+    }
+    (total, gradient)
 }
 
 /// The gradient of each process's bound against central differences, and its value against the

@@ -13,7 +13,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::{
-    Adaptation, Batch, Gradient, Logits, Mlp, Network, Real, Rows, Want, features, mlp::Tape,
+    Adaptation, Batch, Gradient, Learner, Logits, Mlp, Network, Real, Rows, Want, features,
+    mlp::Tape,
 };
 
 /// Rows per chunk. Small enough for a chunk's activations to stay in a core's own cache.
@@ -228,19 +229,6 @@ impl<T: Real> Network<T> for Conditioned<T> {
         self.mlp.sizes()[self.mlp.sizes().len() - 1] / self.coords
     }
 
-    fn parameters(&self) -> &[T] {
-        self.mlp.parameters()
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        self.mlp.parameters_mut()
-    }
-
-    /// Everything either way: base and correction are networks of their own.
-    fn trainable(&self, _: Adaptation) -> Range<usize> {
-        0..self.mlp.parameters().len()
-    }
-
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
         Conditioned::evaluate(self, batch, want.moving > 0, pass);
         pass.glogits.clear();
@@ -262,7 +250,8 @@ impl<T: Real> Network<T> for Conditioned<T> {
             .par_iter()
             .enumerate()
             .map(|(at, &i)| {
-                let other = |other: &Pass<T>| row(&other.logits, i);
+                let others = rows.others.iter().map(|other| row(&other.logits, i));
+                let mut others: Vec<Vec<T>> = others.collect();
                 let logits = Logits {
                     value: &mut row(&pass.logits, i),
                     tangent: &mut if rows.tangent {
@@ -270,11 +259,26 @@ impl<T: Real> Network<T> for Conditioned<T> {
                     } else {
                         Vec::new()
                     },
-                    other: &mut rows.other.map_or_else(Vec::new, other),
+                    others: others.iter_mut().map(|row| &mut row[..]).collect(),
                 };
                 consumer(at, logits)
             })
             .collect()
+    }
+}
+
+impl<T: Real> Learner<T> for Conditioned<T> {
+    fn parameters(&self) -> &[T] {
+        self.mlp.parameters()
+    }
+
+    fn parameters_mut(&mut self) -> &mut [T] {
+        self.mlp.parameters_mut()
+    }
+
+    /// Everything either way: base and correction are networks of their own.
+    fn trainable(&self, _: Adaptation) -> Range<usize> {
+        0..self.mlp.parameters().len()
     }
 
     fn descend<R: Send>(
@@ -289,14 +293,14 @@ impl<T: Real> Network<T> for Conditioned<T> {
             let Logits {
                 value,
                 tangent,
-                other,
+                others,
             } = logits;
             let answer = consumer(
                 at,
                 Logits {
                     value: &mut *value,
                     tangent,
-                    other,
+                    others,
                 },
             );
             (answer, value.to_vec())

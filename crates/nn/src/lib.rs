@@ -36,7 +36,7 @@ pub mod softmax;
 pub use conditioned::{Conditioned, Conditioning, Pass};
 pub use error::Error;
 pub use mlp::Mlp;
-pub use network::{Adaptation, Batch, Gradient, Logits, Network, Rows, Want};
+pub use network::{Adaptation, Batch, Gradient, Learner, Logits, Network, Rows, Want};
 pub use optim::{AdamW, TrainState};
 pub use real::Real;
 pub use replace::replace;

@@ -39,7 +39,7 @@ pub struct Want {
     pub back: Option<Adaptation>,
 }
 
-/// The logits of one row: of a point, its derivative in `t`, and of another point, where they were
+/// The logits of one row: of a point, its derivative in `t`, and of other points, where they were
 /// asked for; else empty. All are the consumer's to overwrite.
 #[derive(Debug)]
 pub struct Logits<'a, T> {
@@ -47,8 +47,8 @@ pub struct Logits<'a, T> {
     pub value: &'a mut [T],
     /// Their derivative in `t`.
     pub tangent: &'a mut [T],
-    /// `[V]` at the other point.
-    pub other: &'a mut [T],
+    /// `[V]` at each of the other points.
+    pub others: Vec<&'a mut [T]>,
 }
 
 /// Rows to be shown.
@@ -58,8 +58,8 @@ pub struct Rows<'a, P> {
     pub rows: &'a [usize],
     /// Whether with derivatives; the rows are then of moving sequences.
     pub tangent: bool,
-    /// An evaluation whose same rows are shown beside.
-    pub other: Option<&'a P>,
+    /// Evaluations whose same rows are shown beside.
+    pub others: Vec<&'a P>,
 }
 
 impl<'a, P> Rows<'a, P> {
@@ -68,7 +68,7 @@ impl<'a, P> Rows<'a, P> {
         Self {
             rows,
             tangent: false,
-            other: None,
+            others: Vec::new(),
         }
     }
 }
@@ -84,19 +84,13 @@ pub struct Gradient<'a, T> {
     pub accumulate: bool,
 }
 
-/// A network with parameters in precision `T`.
+/// Something that predicts: a network with parameters in precision `T`, or an oracle.
 pub trait Network<T: Real>: Sync {
     /// An evaluation; its arrays are used again by the next one.
     type Pass: Default + Sync;
 
     /// Symbols `V` of a row of logits.
     fn symbols(&self) -> usize;
-    /// All parameters.
-    fn parameters(&self) -> &[T];
-    /// All parameters, to be updated.
-    fn parameters_mut(&mut self) -> &mut [T];
-    /// The parameters that an adaptation trains.
-    fn trainable(&self, adaptation: Adaptation) -> Range<usize>;
     /// Evaluates sequences.
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass);
     /// Shows logits and collects the answers in the order of the rows.
@@ -106,7 +100,17 @@ pub trait Network<T: Real>: Sync {
         rows: Rows<Self::Pass>,
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
     ) -> Vec<R>;
-    /// As [`visit`](Self::visit), and takes the logits' gradients that the consumer leaves. Each
+}
+
+/// A network that can be trained.
+pub trait Learner<T: Real>: Network<T> {
+    /// All parameters.
+    fn parameters(&self) -> &[T];
+    /// All parameters, to be updated.
+    fn parameters_mut(&mut self) -> &mut [T];
+    /// The parameters that an adaptation trains.
+    fn trainable(&self, adaptation: Adaptation) -> Range<usize>;
+    /// As [`visit`](Network::visit), and takes the logits' gradients that the consumer leaves. Each
     /// row may be descended from once; [`backward`](Self::backward) follows.
     fn descend<R: Send>(
         &self,

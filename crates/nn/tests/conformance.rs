@@ -11,7 +11,7 @@ use fewstep_nn::dit::{Config, Dit, Layout, Pass, Step, TimeInput};
 use fewstep_nn::kernel::{View, matmul};
 use fewstep_nn::layers::{attention, gate::Gate, gelu, norm, rotary};
 use fewstep_nn::reference::{self as plain, Gelu, chunks, from_slice, to_vec};
-use fewstep_nn::{self as nn, Adaptation, Batch, Gradient, Network, Real, Rows, Want};
+use fewstep_nn::{self as nn, Adaptation, Batch, Gradient, Learner, Network, Real, Rows, Want};
 
 trait Scalar: Real + Element {}
 impl Scalar for f32 {}

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
 use fewstep_nn::{
-    Adaptation, Batch, Gradient, Logits, Network, Real, Rows, Want,
+    Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want,
     dit::{Config, Dit, Pass, Step, TimeInput},
 };
 
@@ -85,7 +85,7 @@ fn logits(net: &Dit<f64>, data: &Data, moving: usize) -> (Vec<f64>, Vec<f64>) {
     let rows = Rows {
         rows: &all[..all.len() * moving / data.t.len()],
         tangent: true,
-        other: None,
+        others: Vec::new(),
     };
     let tangents = net.visit(&pass, rows, |_, row| row.tangent.to_vec());
     (values.concat(), tangents.concat())
@@ -232,7 +232,7 @@ fn threads_do_not_change_a_bit() {
             let rows = Rows {
                 rows: &rows,
                 tangent: true,
-                other: None,
+                others: Vec::new(),
             };
             let tangents = net.descend(
                 &mut pass,

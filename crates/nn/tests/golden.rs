@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use fewstep_nn::{
-    Adaptation, Batch, Gradient, Network, Real, Rows, Want,
+    Adaptation, Batch, Gradient, Learner, Network, Real, Rows, Want,
     checkpoint::{Family, Options, load},
     dit::{Config, Dit, Pass, TimeInput},
 };
@@ -67,7 +67,7 @@ impl Golden {
         let rows = Rows {
             rows: &all,
             tangent: true,
-            other: None,
+            others: Vec::new(),
         };
         let (values, tangents): (Vec<_>, Vec<_>) = net
             .visit(&self.evaluate(net), rows, |_, row| {

@@ -11,13 +11,13 @@
 //! trains and validates.
 
 use fewstep_ctmc::{Path, Process, duo};
-use fewstep_nn::{Adaptation, Gradient, Logits, Network, Real, Rows, Want, softmax};
+use fewstep_nn::{Adaptation, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
 
 use super::Examples;
 use crate::objective::Pair;
 
 /// The mean bound a coordinate, and its gradient.
-pub fn step<T: Real, N: Network<T>>(
+pub fn step<T: Real, N: Learner<T>>(
     network: &N,
     path: &Path,
     examples: &Examples,
@@ -33,9 +33,10 @@ pub fn step<T: Real, N: Network<T>>(
     let scale = 1.0 / examples.x.len() as f64;
     let consumer = |at: usize, logits: Logits<T>| {
         let row = rows[at];
-        let pair = &examples.pairs[row / examples.length];
+        let of = row / examples.length;
         let (x, x1) = (examples.x[row], examples.x1[row]);
-        bound(path, pair, scale, (x, x1), logits.value)
+        let scale = scale * examples.weights[of];
+        bound(path, &examples.pairs[of], scale, (x, x1), logits.value)
     };
     let losses = network.descend(pass, Rows::plain(&rows), consumer, gradient);
     network.backward(pass, gradient);
@@ -53,9 +54,10 @@ pub fn bound_of<T: Real, N: Network<T>>(
     let rows = examples.active(path);
     let losses = network.visit(pass, Rows::plain(&rows), |at, logits| {
         let row = rows[at];
-        let pair = &examples.pairs[row / examples.length];
+        let of = row / examples.length;
         let (x, x1) = (examples.x[row], examples.x1[row]);
-        bound(path, pair, 1.0, (x, x1), logits.value)
+        let weight = examples.weights[of];
+        bound(path, &examples.pairs[of], weight, (x, x1), logits.value)
     });
     losses.iter().sum::<f64>() / examples.x.len() as f64
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use fewstep_ctmc::Language;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What is measured of a set of sequences.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
     /// Exact negative log-likelihood a symbol under the language, in nats.
     pub nll: f64,

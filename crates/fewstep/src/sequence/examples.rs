@@ -19,6 +19,8 @@ pub struct Examples {
     pub x: Vec<usize>,
     /// The pair of each.
     pub pairs: Vec<Pair>,
+    /// What each counts.
+    pub weights: Vec<f64>,
     /// The first sequences, whose steps are not empty.
     pub moving: usize,
     t: Vec<f64>,
@@ -41,6 +43,7 @@ impl Examples {
             x1: Vec::with_capacity(x1.len()),
             x: Vec::with_capacity(x1.len()),
             pairs: Vec::new(),
+            weights: vec![1.0; pairs.len()],
             moving: moving.len(),
             t: Vec::new(),
             r: Vec::new(),
@@ -62,6 +65,13 @@ impl Examples {
             examples.r.push(pairs[i].r);
         }
         examples
+    }
+
+    /// With what each counts, in the order of the pairs, none of which has a step.
+    pub fn weighing(mut self, weights: Vec<f64>) -> Self {
+        assert_eq!((self.moving, self.weights.len()), (0, weights.len()));
+        self.weights = weights;
+        self
     }
 
     /// The first sequences as a batch.

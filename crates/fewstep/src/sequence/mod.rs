@@ -8,16 +8,22 @@
 pub mod average;
 pub mod base;
 mod corpus;
+mod denoiser;
 mod error;
 pub mod evaluate;
 mod examples;
+mod model;
+mod oracle;
 pub mod sampler;
 mod setting;
 mod times;
 mod train;
 
 pub use corpus::{Corpus, Use};
+pub use denoiser::{Denoiser, Prediction};
 pub use error::RunError;
 pub use examples::Examples;
+pub use model::Model;
+pub use oracle::Oracle;
 pub use setting::{Acceleration, CHAINS, Chain, Data, Optimization, Pairs, Setting, Sizes, Target};
-pub use train::{Outcome, Trainer, load};
+pub use train::{Outcome, Trainer};

@@ -10,7 +10,7 @@ use fewstep_nn::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::RunError;
+use super::{Prediction, RunError};
 
 /// The chain that carries noise to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,6 +160,8 @@ pub struct Acceleration {
     pub pairs: Pairs,
     /// The share of pairs with `r = t`.
     pub at_rest: f64,
+    /// Jumps a sequence in the transport term.
+    pub draws: usize,
 }
 
 impl Acceleration {
@@ -182,6 +184,9 @@ pub struct Setting {
     pub data: Data,
     /// The network.
     pub sizes: Sizes,
+    /// What it predicts.
+    #[serde(default)]
+    pub prediction: Prediction,
     /// The optimizer.
     pub optimization: Optimization,
     /// What is accelerated, if anything is.
@@ -234,11 +239,8 @@ impl Setting {
             return refuse("the average's decay must be at least 0 and below 1");
         }
         if let Some(acceleration) = &self.acceleration {
-            if self.chain == Chain::UniformState {
-                return refuse(
-                    "the average generator is zero on the uniform-state process; accelerate its \
-                     denoiser on the mixture path with --chain uniform",
-                );
+            if acceleration.draws == 0 {
+                return refuse("the transport term needs at least 1 draw");
             }
             if !(0.0..1.0).contains(&acceleration.at_rest) {
                 return refuse("the share of pairs at rest must be at least 0 and below 1");

@@ -14,15 +14,21 @@ const LAST: f64 = 1.0 - 1e-3;
 /// The fractional part of the golden ratio: multiples of it cover `[0, 1)` evenly.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// Times without steps, spread evenly within a step and over the steps.
-pub fn instants(path: &Path, count: usize, (seed, step): (u64, u64)) -> Vec<Pair> {
+/// Times without steps, spread evenly within a step and over the steps, and what each counts.
+///
+/// The bound is a mean over uniform times of `1 - t` noisy coordinates that weigh `1/(1 - t)`, so
+/// that near data few coordinates weigh much. Their mean squares ask for times with the density
+/// `1/(2 sqrt(1 - t))`: `t = 1 - v^2` with `v` uniform, each counting `2 v`.
+pub fn instants(path: &Path, count: usize, (seed, step): (u64, u64)) -> (Vec<Pair>, Vec<f64>) {
     let offset = uniform(&mut Key::new(seed, Purpose::Time).at(0, 0));
     (0..count as u64)
         .map(|i| {
-            let t = LAST * (offset + (step * count as u64 + i) as f64 * GOLDEN).fract();
-            Pair::new(path.schedule(), t, t)
+            let v = (offset + (step * count as u64 + i) as f64 * GOLDEN).fract();
+            let v = v.max((1.0 - LAST).sqrt());
+            let t = 1.0 - v * v;
+            (Pair::new(path.schedule(), t, t), 2.0 * v)
         })
-        .collect()
+        .unzip()
 }
 
 /// Pairs of an acceleration, a share of them at rest.

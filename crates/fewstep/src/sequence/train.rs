@@ -14,17 +14,18 @@ use std::{
 
 use fewstep_ctmc::Path;
 use fewstep_nn::{
-    Adaptation, Gradient, Network, TrainState,
-    checkpoint::{self, Options},
+    Adaptation, Gradient, Learner, Network, Real, TrainState, checkpoint,
     dit::{Dit, Step},
     optim::{Averaging, FILE, Schedule, Settings, Trainable},
 };
 use serde_json::json;
 
 use super::{
-    Corpus, Examples, RunError, Setting, Target, Use,
-    average::{self, Loss, Passes},
-    base, times,
+    Corpus, Denoiser, Examples, Oracle, RunError, Setting, Target, Use,
+    average::{self, Loss, Method, Passes},
+    base,
+    model::load,
+    times,
 };
 use crate::lab::Monitor;
 
@@ -41,9 +42,9 @@ pub struct Trainer {
     setting: Setting,
     path: Path,
     corpus: Corpus,
-    network: Dit<f32>,
+    network: Denoiser<Dit<f32>>,
     /// The denoiser that a full adaptation started from.
-    frozen: Option<Dit<f32>>,
+    frozen: Option<Denoiser<Dit<f32>>>,
     adaptation: Adaptation,
     state: TrainState<f32>,
 }
@@ -57,6 +58,10 @@ pub struct Outcome {
     pub stopped: bool,
     /// The bound on the validation's negative log-likelihood a symbol, in nats, at rest.
     pub bound: f64,
+    /// What the exact denoiser reaches on the same sequences, where the law of the data is known.
+    /// Only masked and uniform-state chains reach the entropy: the Markov chain with the marginals
+    /// of the uniform mixture path is not the mixture of its bridges.
+    pub exact: Option<f64>,
 }
 
 impl Trainer {
@@ -102,6 +107,8 @@ impl Trainer {
                 (base.adapted(step, seed)?, frozen, adaptation)
             }
         };
+        let meant = |network| Denoiser::new(network, setting.prediction, &path);
+        let (network, frozen) = (meant(network), frozen.map(meant));
         let range = network.trainable(adaptation);
         let trainable = Trainable::new(network.parameters().len(), &[range])?;
         let state = if started {
@@ -185,14 +192,23 @@ impl Trainer {
         self.network
             .parameters_mut()
             .copy_from_slice(&self.state.averaged());
-        let bound = self.validate()?;
+        let bound = self.validate(&self.network)?;
+        let exact = match self.corpus.language() {
+            Some(language) => Some(self.validate(&Oracle {
+                language: language.clone(),
+                path: self.path.clone(),
+            })?),
+            None => None,
+        };
         if !stopped {
-            self.metric(&json!({"step": o.steps, "validation_bound": bound}))?;
+            let line = json!({"step": o.steps, "validation_bound": bound, "exact_bound": exact});
+            self.metric(&line)?;
         }
         Ok(Outcome {
             steps: self.state.step(),
             stopped,
             bound,
+            exact,
         })
     }
 
@@ -200,7 +216,7 @@ impl Trainer {
     fn one(
         &self,
         step: u64,
-        passes: &mut Passes<<Dit<f32> as Network<f32>>::Pass>,
+        passes: &mut Passes<<Denoiser<Dit<f32>> as Network<f32>>::Pass>,
         gradient: &mut [f32],
     ) -> Result<f64, RunError> {
         let o = self.setting.optimization;
@@ -215,8 +231,8 @@ impl Trainer {
         };
         let address = (o.seed, step);
         let Some(acceleration) = &self.setting.acceleration else {
-            let pairs = times::instants(&self.path, o.batch, address);
-            let examples = Examples::corrupt(&self.path, &x1, &pairs, address);
+            let (pairs, weights) = times::instants(&self.path, o.batch, address);
+            let examples = Examples::corrupt(&self.path, &x1, &pairs, address).weighing(weights);
             let pass = passes.main();
             let loss = base::step(&self.network, &self.path, &examples, pass, &mut into);
             return Ok(loss);
@@ -228,12 +244,16 @@ impl Trainer {
             Target::Linear => Loss::Linear,
             Target::Shifted => Loss::Shifted { floor: FLOOR },
         };
+        let method = Method {
+            loss,
+            draws: acceleration.draws,
+        };
         // With only the correction trained, the network at r = t is the frozen denoiser.
         let frozen = self.frozen.as_ref().unwrap_or(&self.network);
         Ok(average::step(
             (&self.network, frozen),
             &examples,
-            (&self.path, loss),
+            (&self.path, method),
             address,
             passes,
             &mut into,
@@ -241,19 +261,22 @@ impl Trainer {
     }
 
     /// The bound at rest on sequences that are the same every time.
-    fn validate(&self) -> Result<f64, RunError> {
+    fn validate<T: Real, N: Network<T>>(&self, network: &N) -> Result<f64, RunError> {
         let length = self.setting.sizes.length;
         let batch = 32;
         let x1 = self.corpus.sequences(Use::Validation, VALIDATION, length)?;
-        let pairs = times::instants(&self.path, VALIDATION, (u64::MAX, 0));
-        let mut pass = Default::default();
-        let parts = x1.chunks(batch * length).zip(pairs.chunks(batch));
+        let (pairs, weights) = times::instants(&self.path, VALIDATION, (u64::MAX, 0));
+        let mut pass = N::Pass::default();
+        let parts = x1
+            .chunks(batch * length)
+            .zip(pairs.chunks(batch).zip(weights.chunks(batch)));
         let bounds: Vec<f64> = parts
             .enumerate()
-            .map(|(i, (x1, pairs))| {
+            .map(|(i, (x1, (pairs, weights)))| {
                 let address = (u64::MAX, i as u64);
-                let examples = Examples::corrupt(&self.path, x1, pairs, address);
-                base::bound_of(&self.network, &self.path, &examples, &mut pass)
+                let examples =
+                    Examples::corrupt(&self.path, x1, pairs, address).weighing(weights.to_vec());
+                base::bound_of(network, &self.path, &examples, &mut pass)
             })
             .collect();
         Ok(bounds.iter().sum::<f64>() / bounds.len() as f64)
@@ -267,7 +290,11 @@ impl Trainer {
 
     /// The averaged weights, then the state, which says how far the run is.
     fn save(&self) -> Result<(), RunError> {
-        checkpoint::save(&self.dir, self.network.config(), &self.state.averaged())?;
+        checkpoint::save(
+            &self.dir,
+            self.network.network.config(),
+            &self.state.averaged(),
+        )?;
         Ok(self.state.save(&self.dir)?)
     }
 
@@ -303,30 +330,5 @@ impl Trainer {
             .collect();
         fewstep_nn::replace(&file, |out| out.write_all(kept.as_bytes()))
             .map_err(RunError::write(&file))
-    }
-}
-
-/// The network of a run or checkpoint, which must fit the path.
-pub fn load(from: &FilePath, path: &Path) -> Result<Dit<f32>, RunError> {
-    let loaded = checkpoint::load::<f32>(from, &Options::default())?;
-    let (config, wanted) = (&loaded.config, (path.state_symbols(), path.mask()));
-    if (config.vocabulary, config.mask) != wanted {
-        return Err(RunError::Refused(format!(
-            "{} is a network over {} symbols{}, the data have {}{}",
-            from.display(),
-            config.vocabulary,
-            describe(config.mask),
-            wanted.0,
-            describe(wanted.1),
-        )));
-    }
-    Ok(Dit::from_parameters(loaded.config, loaded.parameters)?)
-}
-
-fn describe(mask: Option<usize>) -> &'static str {
-    if mask.is_some() {
-        " with a mask"
-    } else {
-        " without a mask"
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A block is as long as keeps its logits near [`BLOCK`] entries; the consumer sees one row at a
 //! time, on any thread, and what it leaves in the row is the gradient if there is a way back. Row
-//! sets that belong together (the point, its derivative in `t`, a perturbed point) are shown
+//! sets that belong together (the point, its derivative in `t`, perturbed points) are shown
 //! together, so that losses over all symbols need no array of all symbols.
 
 use std::{ops::Range, sync::Mutex};
@@ -48,7 +48,7 @@ impl<T: Real> Head<'_, T> {
     /// logits, as the consumer left them, are taken for the gradient in them.
     pub fn visit<R: Send>(
         &self,
-        sets: [&[T]; 3],
+        sets: &[Vec<T>],
         channels: usize,
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
         mut gradient: Option<HeadGradient<T>>,
@@ -70,18 +70,22 @@ impl<T: Real> Head<'_, T> {
             } else {
                 here * symbols
             };
-            let (tangent, other) = rest.split_at_mut(split);
+            let (tangent, others) = rest.split_at_mut(split);
+            let mut beside: Vec<Vec<&mut [T]>> = (0..here).map(|_| Vec::new()).collect();
+            for (i, row) in others.chunks_exact_mut(symbols).enumerate() {
+                beside[i % here].push(row);
+            }
             answers.par_extend(
                 value
                     .par_chunks_mut(symbols)
                     .zip(each_row(tangent, symbols, here))
-                    .zip(each_row(other, symbols, here))
+                    .zip(beside)
                     .enumerate()
-                    .map(|(i, ((value, tangent), other))| {
+                    .map(|(i, ((value, tangent), others))| {
                         let logits = Logits {
                             value,
                             tangent,
-                            other,
+                            others,
                         };
                         consumer(first + i, logits)
                     }),
@@ -107,7 +111,7 @@ impl<T: Real> Head<'_, T> {
     }
 
     /// The logits of all sets that there are, one after the other, by one product.
-    fn logits(&self, sets: [&[T]; 3], at: Range<usize>, channels: usize, block: &mut [T]) {
+    fn logits(&self, sets: &[Vec<T>], at: Range<usize>, channels: usize, block: &mut [T]) {
         let symbols = self.bias.len();
         let present = sets.iter().enumerate().filter(|(_, set)| !set.is_empty());
         let present: Vec<(usize, &[T])> = present.map(|(i, set)| (i, &set[at.clone()])).collect();

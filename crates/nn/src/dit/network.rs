@@ -8,11 +8,11 @@ use super::{
     linear::Slots,
     model::{Dit, Pass},
 };
-use crate::{Adaptation, Batch, Gradient, Logits, Network, Real, Rows, Want};
+use crate::{Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want};
 
 impl<T: Real> Dit<T> {
-    /// Features of the rows, of their derivatives, and of the same rows of another evaluation.
-    fn gather(&self, pass: &Pass<T>, rows: &Rows<Pass<T>>) -> [Vec<T>; 3] {
+    /// Features of the rows, of their derivatives, and of the same rows of other evaluations.
+    fn gather(&self, pass: &Pass<T>, rows: &Rows<Pass<T>>) -> Vec<Vec<T>> {
         let c = self.config.width;
         let of = |features: &[T]| {
             let mut out = Vec::with_capacity(rows.rows.len() * c);
@@ -21,16 +21,14 @@ impl<T: Real> Dit<T> {
             }
             out
         };
-        [
-            of(&pass.features),
-            if rows.tangent {
-                of(&pass.tangents)
-            } else {
-                Vec::new()
-            },
-            rows.other
-                .map_or_else(Vec::new, |other| of(&other.features)),
-        ]
+        let derivatives = if rows.tangent {
+            of(&pass.tangents)
+        } else {
+            Vec::new()
+        };
+        let mut sets = vec![of(&pass.features), derivatives];
+        sets.extend(rows.others.iter().map(|other| of(&other.features)));
+        sets
     }
 
     /// Clears, once an evaluation, what the way back only ever adds to; products overwrite.
@@ -78,6 +76,22 @@ impl<T: Real> Network<T> for Dit<T> {
         self.config.vocabulary
     }
 
+    fn evaluate(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
+        self.run(batch, want, pass);
+    }
+
+    fn visit<R: Send>(
+        &self,
+        pass: &Pass<T>,
+        rows: Rows<Pass<T>>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+    ) -> Vec<R> {
+        let sets = self.gather(pass, &rows);
+        self.head().visit(&sets, self.config.width, consumer, None)
+    }
+}
+
+impl<T: Real> Learner<T> for Dit<T> {
     fn parameters(&self) -> &[T] {
         &self.parameters
     }
@@ -95,21 +109,6 @@ impl<T: Real> Network<T> for Dit<T> {
             (Adaptation::Head, ..) => self.layout.len(),
         };
         first..self.layout.len()
-    }
-
-    fn evaluate(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
-        self.run(batch, want, pass);
-    }
-
-    fn visit<R: Send>(
-        &self,
-        pass: &Pass<T>,
-        rows: Rows<Pass<T>>,
-        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
-    ) -> Vec<R> {
-        let sets = self.gather(pass, &rows);
-        let sets = sets.each_ref().map(|set| &set[..]);
-        self.head().visit(sets, self.config.width, consumer, None)
     }
 
     fn descend<R: Send>(
@@ -133,8 +132,7 @@ impl<T: Real> Network<T> for Dit<T> {
             parameters,
             accumulate: gradient.accumulate || pass.descended,
         };
-        let views = sets.each_ref().map(|set| &set[..]);
-        let answers = self.head().visit(views, c, consumer, Some(into));
+        let answers = self.head().visit(&sets, c, consumer, Some(into));
         pass.descended |= !rows.rows.is_empty();
         for (&row, g) in rows.rows.iter().zip(gchosen.chunks_exact(c)) {
             pass.gfeatures[row * c..(row + 1) * c].copy_from_slice(g);

@@ -1,0 +1,121 @@
+//! The losses at one coordinate on the mixture path.
+
+use fewstep_ctmc::Path;
+use fewstep_nn::{Logits, Real, softmax};
+
+use crate::objective::Pair;
+
+/// One coordinate of a sequence with a step to correct.
+pub struct Coordinate<'a> {
+    pub pair: &'a Pair,
+    /// `D`, or `|M| 1[e != d]`, over the number of draws, for each jump.
+    pub jumps: Vec<f64>,
+    /// `x_t`, where it is a symbol that can be predicted.
+    pub state: Option<usize>,
+    pub x1: usize,
+    /// `p_{1|t}` at `x_1` and at `x_t`.
+    pub posterior: [f64; 2],
+    /// One over the number of coordinates.
+    pub scale: f64,
+}
+
+impl Coordinate<'_> {
+    /// `(t - r) mu/lambda`.
+    fn factor(&self) -> f64 {
+        (self.pair.t - self.pair.r) * self.pair.mu / self.pair.lambda
+    }
+
+    /// Eq. loss-general: `lambda (-1[x_1 != x] ln q^(x_1) - q^(x))`, where `q^ = p~ + shift`.
+    pub fn shifted<T: Real>(&self, floor: f64, logits: Logits<T>) -> f64 {
+        let Logits {
+            value,
+            tangent,
+            others,
+        } = logits;
+        let (lambda, x1) = (self.pair.lambda, self.x1);
+        let weight = self.scale * lambda;
+        softmax::in_place(value);
+        let mean = softmax::mean(value, tangent);
+        let levels: Vec<f64> = others.iter().map(|o| softmax::log_sum_exp(o)).collect();
+        let shifted = |symbol: usize, posterior: f64| {
+            let p = value[symbol].widen();
+            let moved = p * (tangent[symbol].widen() - mean);
+            let moves = others.iter().zip(&levels).zip(&self.jumps);
+            let jumped: f64 = moves
+                .map(|((other, lse), jumps)| jumps * ((other[symbol].widen() - lse).exp() - p))
+                .sum();
+            let own = if self.state.is_some() {
+                p - posterior
+            } else {
+                0.0
+            };
+            p + self.factor() * (moved + lambda * (jumped + own))
+        };
+        let at_data = shifted(x1, self.posterior[0]);
+        let (mut loss, mut slope, mut stay) = (0.0, 0.0, 0.0);
+        if self.state != Some(x1) {
+            loss -= weight * at_data.max(floor).ln();
+            if at_data > floor {
+                slope = weight * value[x1].widen() / at_data;
+            }
+        }
+        if let Some(x) = self.state {
+            loss -= weight * shifted(x, self.posterior[1]);
+            stay = weight * value[x].widen();
+        }
+        // Slopes p d/dp are -slope at x_1 and -stay at x; the gradient is slope - p sum(slopes).
+        let sum = T::of(slope + stay);
+        value.iter_mut().for_each(|v| *v = *v * sum);
+        value[x1] = value[x1] - T::of(slope);
+        if let Some(x) = self.state {
+            value[x] = value[x] - T::of(stay);
+        }
+        loss
+    }
+
+    /// The cross-entropy against `delta_{x_1} - shift`, with `delta_{x_1}` for `p_{1|t}` in the
+    /// shift too. A masked coordinate weighs `lambda_t`, of which there are `1 - kappa_t`; where
+    /// all take part, each weighs that product.
+    pub fn linear<T: Real>(&self, path: &Path, logits: Logits<T>) -> f64 {
+        let Logits {
+            value,
+            tangent,
+            mut others,
+        } = logits;
+        let (lambda, x1, factor) = (self.pair.lambda, self.x1, self.factor());
+        let own = if self.state.is_some() {
+            factor * lambda
+        } else {
+            0.0
+        };
+        let share = match self.state {
+            Some(_) => path.schedule().survival(self.pair.t),
+            None => 1.0,
+        };
+        let weight = self.scale * lambda * share;
+        let before = value.to_vec();
+        let at_data = value[x1].widen();
+        let lse = softmax::in_place(value);
+        others.iter_mut().for_each(|other| {
+            softmax::in_place(other);
+        });
+        let (mean, weight_t) = (T::of(softmax::mean(value, tangent)), T::of(weight));
+        let (along, stay) = (T::of(factor), T::of(own));
+        for (v, d) in value.iter().zip(tangent.iter_mut()) {
+            *d = along * *v * (*d - mean) + stay * *v;
+        }
+        for (other, jumps) in others.iter().zip(&self.jumps) {
+            let across = T::of(factor * lambda * jumps);
+            for ((v, d), o) in value.iter().zip(tangent.iter_mut()).zip(other.iter()) {
+                *d += across * (*o - *v);
+            }
+        }
+        for (v, d) in value.iter_mut().zip(tangent.iter()) {
+            *v = weight_t * (*v + *d);
+        }
+        tangent[x1] = tangent[x1] - stay;
+        value[x1] = value[x1] - weight_t * (T::of(1.0) + stay);
+        // -sum T ln p with ln p = l - lse; the shift sums to zero, so lse drops out of it.
+        weight * (lse - at_data + softmax::mean(tangent, &before))
+    }
+}

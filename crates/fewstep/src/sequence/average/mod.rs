@@ -1,0 +1,272 @@
+//! One training step of the average generator, for any network and each process.
+//!
+//! Algorithm 1 with a few jumps a sequence, in the fewest passes:
+//!
+//! 1. the network on `x_t`, with `d/dt` for the sequences whose step is not empty (at `r = t` there
+//!    is nothing to correct), kept for the way back: the primal of the derivative is the main pass;
+//! 2. the frozen denoiser on those sequences, its head at the coordinates `e` that jump, for the
+//!    jumps `s ~ nu^e`: on the mixture path `s ~ p_{1|t}(. | x_t)`;
+//! 3. the network on each `x_t^{e -> s}`;
+//! 4. the head once, on the coordinates that can move, with all rows of logits side by side, where
+//!    the loss and its gradient are formed, and the way back.
+//!
+//! # Mixture path
+//!
+//! The identity's correction at symbol `z` of coordinate `d` is
+//! `shift = (t - r) mu/lambda [d_t p~ + lambda Gamma]`. From one jump, with a uniform source
+//! (eq. C-estimator) `Gamma = D (p~(z | x^{e -> s}) - p~(z | x)) + p~ - p_{1|t}`; on the masked path
+//! (eq. C-estimator-masked), at masked `d`, `Gamma = |M| 1[e != d] (p~(z | x^{e -> s}) - p~(z | x))`.
+//!
+//! [`Loss::Shifted`] is eq. loss-general, on the masked path eq. loss-masked: it needs the column of
+//! `x_1` and that of `x_t`. [`Loss::Linear`] is the cross-entropy against `p_{1|t} - shift` over all
+//! symbols, unbiased under the single draw; being linear in `p_{1|t}`, it takes the data `x_1` in
+//! its place, so that the frozen head runs at one coordinate only.
+//!
+//! # Uniform-state process
+//!
+//! `U` is eq. duo-U and the transport term comes from eq. transport-general: one draw gives
+//! `D Lambda^e (u^d(x^{e -> s}, z) - u^d(x, z))`. [`Loss::Shifted`] is the Bregman divergence of eq.
+//! v-loss over all symbols, [`Loss::Linear`] the cross-entropy of the step's kernel
+//! `P = delta + (r - t) U` against `delta + (r - t) [Q_t(. | x_1) - (t - r) (d_t U + Q_t U)]`.
+
+mod mixture;
+mod uniform_state;
+
+use fewstep_ctmc::{
+    Path, Process, duo,
+    random::{Key, Purpose, index, quantile, uniform},
+};
+use fewstep_nn::{Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
+
+use super::{Examples, base};
+
+/// What is regressed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// The paper's: eq. loss-general, eq. loss-masked or eq. v-loss; shifted probabilities, or rates
+    /// relative to `lambda`, below the floor have no gradient.
+    Shifted {
+        /// The smallest one whose logarithm is taken.
+        floor: f64,
+    },
+    /// The signed linear target.
+    Linear,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Method {
+    /// The loss.
+    pub loss: Loss,
+    /// Jumps a sequence, averaged.
+    pub draws: usize,
+}
+
+/// The evaluations of a step; their arrays are used again by the next one.
+#[derive(Debug, Default)]
+pub struct Passes<P> {
+    main: P,
+    frozen: P,
+    jumped: Vec<P>,
+}
+
+impl<P> Passes<P> {
+    /// The one on `x_t`.
+    pub fn main(&mut self) -> &mut P {
+        &mut self.main
+    }
+}
+
+/// A coordinate that jumps.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    row: usize,
+    symbol: usize,
+    /// `Lambda^e/lambda`.
+    outflow: f64,
+}
+
+/// The mean loss a coordinate of one step, and its gradient (added if `gradient.accumulate`).
+/// `frozen` gives `p_{1|t}`.
+pub fn step<T: Real, N: Learner<T>>(
+    (network, frozen): (&N, &N),
+    examples: &Examples,
+    (path, method): (&Path, Method),
+    (seed, number): (u64, u64),
+    passes: &mut Passes<N::Pass>,
+    gradient: &mut Gradient<T>,
+) -> f64 {
+    let Examples { length, moving, .. } = *examples;
+    let want = Want {
+        moving,
+        back: Some(gradient.adaptation),
+    };
+    network.evaluate(examples.all(), want, &mut passes.main);
+    let active = examples.active(path);
+    let split = active.partition_point(|&row| row < moving * length);
+    let (corrected, plain) = active.split_at(split);
+    let scale = 1.0 / examples.x.len() as f64;
+    let mut total = 0.0;
+    if !corrected.is_empty() {
+        let about = (path, examples, corrected);
+        let address = (seed, number);
+        let jumps = draw(frozen, about, method.draws, address, &mut passes.frozen);
+        // p_{1|t} at x_1 and at x_t stands inside the logarithm of eq. loss-general.
+        let uniform = matches!(path.process(), Process::Mixture(_)) && path.mask().is_none();
+        let posterior = if uniform && matches!(method.loss, Loss::Shifted { .. }) {
+            frozen.visit(&passes.frozen, Rows::plain(corrected), |at, logits| {
+                softmax::in_place(logits.value);
+                let row = corrected[at];
+                [examples.x1[row], examples.x[row]].map(|symbol| logits.value[symbol].widen())
+            })
+        } else {
+            Vec::new()
+        };
+        jump(network, examples, &jumps, &mut passes.jumped);
+        let rows = Rows {
+            rows: corrected,
+            tangent: true,
+            others: passes.jumped.iter().take(method.draws).collect(),
+        };
+        let counts: Vec<usize> = corrected
+            .chunk_by(|a, b| a / length == b / length)
+            .flat_map(|rows| rows.iter().map(|_| rows.len()))
+            .collect();
+        let places = places(corrected, length);
+        let consumer = |at: usize, logits: Logits<T>| {
+            let row = corrected[at];
+            let pair = &examples.pairs[row / length];
+            let mine = jumps.iter().map(|set| set[places[at]]);
+            let share = counts[at] as f64 / method.draws as f64;
+            if matches!(path.process(), Process::UniformState) {
+                let coordinate = uniform_state::Coordinate {
+                    path,
+                    pair,
+                    state: examples.x[row],
+                    x1: examples.x1[row],
+                    jumps: mine
+                        .map(|jump| {
+                            let own = (jump.row == row).then_some(jump.symbol);
+                            (share * jump.outflow, own)
+                        })
+                        .collect(),
+                    scale,
+                };
+                return coordinate.loss(method.loss, logits);
+            }
+            let masked = path.mask().is_some();
+            let coordinate = mixture::Coordinate {
+                pair,
+                // On the masked path the coordinate that jumped has no more to say about itself.
+                jumps: mine
+                    .map(|jump| {
+                        if masked && jump.row == row {
+                            0.0
+                        } else {
+                            share
+                        }
+                    })
+                    .collect(),
+                state: (!masked).then_some(examples.x[row]),
+                x1: examples.x1[row],
+                posterior: posterior.get(at).copied().unwrap_or_default(),
+                scale,
+            };
+            match method.loss {
+                Loss::Shifted { floor } => coordinate.shifted(floor, logits),
+                Loss::Linear => coordinate.linear(path, logits),
+            }
+        };
+        let losses = network.descend(&mut passes.main, rows, consumer, gradient);
+        total += losses.iter().sum::<f64>();
+    }
+    let consumer = |at: usize, logits: Logits<T>| {
+        let row = plain[at];
+        let (pair, state) = (&examples.pairs[row / length], examples.x[row]);
+        base::bound(path, pair, scale, (state, examples.x1[row]), logits.value)
+    };
+    let losses = network.descend(&mut passes.main, Rows::plain(plain), consumer, gradient);
+    total += losses.iter().sum::<f64>();
+    network.backward(&mut passes.main, gradient);
+    total
+}
+
+/// For each row the number of its sequence among those that have rows.
+fn places(rows: &[usize], length: usize) -> Vec<usize> {
+    let groups = rows.chunk_by(|a, b| a / length == b / length).enumerate();
+    groups
+        .flat_map(|(place, rows)| rows.iter().map(move |_| place))
+        .collect()
+}
+
+/// Evaluates the network after each set of jumps.
+fn jump<T: Real, N: Network<T>>(
+    network: &N,
+    examples: &Examples,
+    jumps: &[Vec<Jump>],
+    passes: &mut Vec<N::Pass>,
+) {
+    passes.resize_with(jumps.len().max(passes.len()), N::Pass::default);
+    for (set, pass) in jumps.iter().zip(passes) {
+        let mut x = examples.x[..examples.moving * examples.length].to_vec();
+        for jump in set {
+            x[jump.row] = jump.symbol;
+        }
+        let batch = Batch {
+            x: &x,
+            ..examples.first(examples.moving)
+        };
+        network.evaluate(batch, Want::default(), pass);
+    }
+}
+
+/// `draws` sets of one jump for each sequence that can move, from the frozen posterior. The frozen
+/// denoiser is left evaluated on all moving sequences.
+fn draw<T: Real, N: Network<T>>(
+    frozen: &N,
+    (path, examples, corrected): (&Path, &Examples, &[usize]),
+    draws: usize,
+    (seed, number): (u64, u64),
+    pass: &mut N::Pass,
+) -> Vec<Vec<Jump>> {
+    let moving = examples.first(examples.moving);
+    let batch = Batch {
+        r: moving.t,
+        ..moving
+    };
+    frozen.evaluate(batch, Want::default(), pass);
+    let key = Key::new(seed, Purpose::Jump);
+    let mut streams: Vec<_> = corrected
+        .chunk_by(|a, b| a / examples.length == b / examples.length)
+        .map(|here| (here, key.at(number, (here[0] / examples.length) as u64)))
+        .collect();
+    let mut sets = Vec::new();
+    for _ in 0..draws {
+        let (mut chosen, mut levels) = (Vec::new(), Vec::new());
+        for (here, rng) in &mut streams {
+            chosen.push(here[index(rng, here.len())]);
+            levels.push(uniform(rng));
+        }
+        sets.push(frozen.visit(pass, Rows::plain(&chosen), |at, logits| {
+            softmax::in_place(logits.value);
+            let mut law: Vec<f64> = logits.value.iter().map(|p| p.widen()).collect();
+            let row = chosen[at];
+            let mut outflow = 1.0;
+            if matches!(path.process(), Process::UniformState) {
+                let level = path
+                    .schedule()
+                    .level(examples.pairs[row / examples.length].t);
+                let p = law.clone();
+                duo::rate_row(level, examples.x[row], &p, &mut law);
+                law[examples.x[row]] = 0.0;
+                outflow = law.iter().sum();
+            }
+            Jump {
+                row,
+                symbol: quantile(&law, levels[at]),
+                outflow,
+            }
+        }));
+    }
+    sets
+}

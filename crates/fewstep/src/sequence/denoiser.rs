@@ -1,0 +1,200 @@
+//! What the logits of a network mean.
+//!
+//! The posterior of a coordinate is what the other coordinates say about it times the likelihood of
+//! its own state, `p_{1|t}^d(y | x) ~ p(y | x^{\d}) p_{t|1}(x^d | y)`. Where noise is a symbol like
+//! any other, the second factor is known in closed form and near data it is nearly everything: it
+//! is `1 + S kappa_t/(1 - kappa_t)` times larger at `y = x^d` than elsewhere. A network that gives the
+//! posterior has to learn that number to a relative `1 - kappa_t` at every time, since the bound
+//! weighs its errors by `1/(1 - kappa_t)`; one that gives the first factor ([`Prediction::Others`])
+//! starts with it. Public checkpoints give the posterior.
+
+use std::ops::Range;
+
+use fewstep_ctmc::{Path, Schedule};
+use fewstep_nn::{Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want};
+use serde::{Deserialize, Serialize};
+
+/// What a network predicts of a coordinate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prediction {
+    /// The posterior of its data symbol, as MDLM and DUO do.
+    #[default]
+    Posterior,
+    /// What the other coordinates say about it; its own state is multiplied in.
+    Others,
+}
+
+/// A network whose logits are those of the posterior, whatever it predicts.
+#[derive(Clone, Debug)]
+pub struct Denoiser<N> {
+    /// The network.
+    pub network: N,
+    /// The schedule and the number of symbols, where the own state is multiplied in.
+    own: Option<(Schedule, usize)>,
+}
+
+/// An evaluation of a [`Denoiser`].
+#[derive(Clone, Debug, Default)]
+pub struct Pass<P> {
+    inner: P,
+    x: Vec<usize>,
+    /// The logit of the own state and its derivative in `t`, for each sequence.
+    own: Vec<(f64, f64)>,
+}
+
+impl<N> Denoiser<N> {
+    /// A network on a path. A masked coordinate says nothing about itself, and one that is not
+    /// masked is known, so the two predictions differ only where noise is uniform.
+    pub fn new(network: N, prediction: Prediction, path: &Path) -> Self {
+        let uniform = path.mask().is_none() && path.fixed_coords().is_none();
+        let own = (prediction == Prediction::Others && uniform)
+            .then(|| (path.schedule(), path.symbols()));
+        Self { network, own }
+    }
+}
+
+/// `ln(1 + S kappa_t/(1 - kappa_t))` and its derivative in `t`.
+fn own_logit((schedule, symbols): (Schedule, usize), t: f64) -> (f64, f64) {
+    let (level, s) = (schedule.level(t), symbols as f64);
+    let survival = level.survival.max(f64::MIN_POSITIVE);
+    let hit = level.survival + s * level.kappa;
+    let slope = schedule.kappa_dot(t) * ((s - 1.0) / hit + survival.recip());
+    ((hit / survival).ln(), slope)
+}
+
+impl<P> Pass<P> {
+    /// Adds the own states to the logits of a row.
+    fn add<T: Real>(&self, row: usize, value: &mut [T], tangent: &mut [T]) {
+        let Some(length) = self.x.len().checked_div(self.own.len()) else {
+            return;
+        };
+        let (symbol, (logit, slope)) = (self.x[row], self.own[row / length]);
+        value[symbol] += T::of(logit);
+        if !tangent.is_empty() {
+            tangent[symbol] += T::of(slope);
+        }
+    }
+}
+
+/// The consumer of a denoiser's logits from one of a network's.
+fn informed<T: Real, P: Sync, R>(
+    rows: &[usize],
+    (pass, others): (&Pass<P>, &[&Pass<P>]),
+    consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+) -> impl Fn(usize, Logits<T>) -> R + Sync {
+    move |at, logits| {
+        let mut logits = logits;
+        pass.add(rows[at], logits.value, logits.tangent);
+        for (other, row) in others.iter().zip(&mut logits.others) {
+            other.add(rows[at], row, &mut []);
+        }
+        consumer(at, logits)
+    }
+}
+
+/// The rows as the network knows them.
+fn inner<'a, P>(rows: &Rows<'a, Pass<P>>) -> Rows<'a, P> {
+    Rows {
+        rows: rows.rows,
+        tangent: rows.tangent,
+        others: rows.others.iter().map(|pass| &pass.inner).collect(),
+    }
+}
+
+impl<T: Real, N: Network<T>> Network<T> for Denoiser<N> {
+    type Pass = Pass<N::Pass>;
+
+    fn symbols(&self) -> usize {
+        self.network.symbols()
+    }
+
+    fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass) {
+        (pass.x.clear(), pass.own.clear());
+        if let Some(about) = self.own {
+            pass.x.extend_from_slice(batch.x);
+            pass.own
+                .extend(batch.t.iter().map(|&t| own_logit(about, t)));
+        }
+        self.network.evaluate(batch, want, &mut pass.inner);
+    }
+
+    fn visit<R: Send>(
+        &self,
+        pass: &Self::Pass,
+        rows: Rows<Self::Pass>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+    ) -> Vec<R> {
+        let consumer = informed(rows.rows, (pass, &rows.others), consumer);
+        self.network.visit(&pass.inner, inner(&rows), consumer)
+    }
+}
+
+impl<T: Real, N: Learner<T>> Learner<T> for Denoiser<N> {
+    fn parameters(&self) -> &[T] {
+        self.network.parameters()
+    }
+
+    fn parameters_mut(&mut self) -> &mut [T] {
+        self.network.parameters_mut()
+    }
+
+    fn trainable(&self, adaptation: Adaptation) -> Range<usize> {
+        self.network.trainable(adaptation)
+    }
+
+    fn descend<R: Send>(
+        &self,
+        pass: &mut Self::Pass,
+        rows: Rows<Self::Pass>,
+        consumer: impl Fn(usize, Logits<T>) -> R + Sync,
+        gradient: &mut Gradient<T>,
+    ) -> Vec<R> {
+        let mut evaluated = std::mem::take(&mut pass.inner);
+        let consumer = informed(rows.rows, (&*pass, &rows.others), consumer);
+        let answers = self
+            .network
+            .descend(&mut evaluated, inner(&rows), consumer, gradient);
+        pass.inner = evaluated;
+        answers
+    }
+
+    fn backward(&self, pass: &mut Self::Pass, gradient: &mut Gradient<T>) {
+        self.network.backward(&mut pass.inner, gradient);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fewstep_ctmc::{Process, Source};
+
+    use super::*;
+
+    /// The logit is the log ratio of the likelihoods, its slope their derivative.
+    #[test]
+    fn the_own_state_is_multiplied_in() {
+        for schedule in [Schedule::Linear, Schedule::Cosine] {
+            let path = Path::new(schedule, Process::Mixture(Source::Uniform), 5).unwrap();
+            for t in [0.0, 0.3, 0.9, 0.999] {
+                let ratio = |t: f64| {
+                    let level = schedule.level(t);
+                    let at = |x1: usize| path.likelihood_at(level, 0, 2, x1);
+                    (at(2) / at(3)).ln()
+                };
+                let (logit, slope) = own_logit((schedule, 5), t);
+                assert!((logit - ratio(t)).abs() < 1e-9, "{schedule:?} at {t}");
+                let h = 1e-6;
+                let numeric = if t == 0.0 {
+                    (4.0 * ratio(h) - ratio(2.0 * h)) / (2.0 * h)
+                } else {
+                    (ratio(t + h) - ratio(t - h)) / (2.0 * h)
+                };
+                let off = (slope - numeric).abs();
+                assert!(
+                    off < 1e-4 * slope,
+                    "{schedule:?} at {t}: {slope}, {numeric}"
+                );
+            }
+        }
+    }
+}
