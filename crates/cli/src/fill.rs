@@ -1,42 +1,23 @@
 //! `fewstep fill`: what stands between, before and after given text.
 
-use std::path::PathBuf;
-
 use clap::Args as ClapArgs;
 use fewstep::{
     data::Tokenizer,
-    sequence::{
-        Model,
-        sampler::{Decoding, State, sample},
-    },
+    sequence::sampler::{State, sample},
 };
-use fewstep_ctmc::Grid;
 
-use crate::{Failure, parse};
+use crate::{Failure, generation::Generation};
 
 /// Arguments of `fewstep fill`.
 #[derive(ClapArgs)]
 pub struct Args {
     /// Text with gaps: {20} stands for 20 tokens to be written, {{ for a brace
     template: String,
-    /// The run to use
-    #[arg(long)]
-    from: PathBuf,
-    /// Steps K of a uniform grid
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
-    steps: u32,
     /// Versions
     #[arg(long, short = 'n', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     count: u32,
-    /// Divides the logits
-    #[arg(long, default_value_t = 1.0, value_parser = parse::positive)]
-    temperature: f64,
-    /// Multiplies the correction; 0 is the denoiser alone
-    #[arg(long, default_value_t = 1.0, value_parser = parse::number)]
-    gain: f64,
-    /// Seed of the draws
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    generation: Generation,
 }
 
 /// A piece of a template.
@@ -49,7 +30,7 @@ enum Piece {
 /// Prints the template with its gaps filled.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let pieces = pieces(&args.template).map_err(Failure::Usage)?;
-    let mut model = Model::open(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
+    let model = args.generation.open()?;
     let Some(tokenizer) = model.corpus.tokenizer() else {
         return Err(Failure::Usage(
             "this run is of the built-in language, which has no text; use a run on text".into(),
@@ -63,15 +44,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             model.length
         )));
     }
-    model.denoiser.network.gain = args.gain;
-    let grid = Grid::uniform(args.steps as usize).map_err(|e| Failure::Usage(e.to_string()))?;
-    let decoding = Decoding {
-        temperature: args.temperature,
-        steps: model.corrected(),
-        ..Decoding::default()
-    };
+    let grid = args.generation.grid()?;
+    let decoding = args.generation.decoding(&model);
+    let seed = args.generation.seed;
     let numbers = (0, args.count as usize);
-    let mut state = State::noise(&model.path, numbers, given.len(), args.seed);
+    let mut state = State::noise(&model.path, numbers, given.len(), seed);
     for (at, token) in given.iter().enumerate() {
         if let Some(token) = token {
             for sequence in 0..args.count as usize {
@@ -81,15 +58,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     let (network, path) = (&model.denoiser, &model.path);
-    let nfe = sample(
-        network,
-        path,
-        &grid,
-        &decoding,
-        &mut state,
-        args.seed,
-        |_, _| {},
-    );
+    let nfe = sample(network, path, &grid, &decoding, &mut state, seed, |_, _| {});
     for sequence in state.sequences() {
         println!("{}", model.corpus.show(sequence));
     }

@@ -7,6 +7,7 @@ mod bench;
 mod data;
 mod doctor;
 mod fill;
+mod generation;
 mod parse;
 mod potts;
 mod progress;

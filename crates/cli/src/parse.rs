@@ -4,7 +4,7 @@ use fewstep::{
     lab::{GainRule, Recipe, Training},
     objective::{Objective, Transport},
 };
-use fewstep_ctmc::Schedule;
+use fewstep_ctmc::{Grid, Schedule};
 
 /// `linear`, `cosine`, `poly:2`, `log-linear`, `log-linear:1e-3` or `arccos`.
 pub fn schedule(text: &str) -> Result<Schedule, String> {
@@ -81,6 +81,12 @@ fn gain_rule(text: &str) -> Result<GainRule, String> {
     })
 }
 
+/// A grid by its points, as in `0,0.3,0.7,1`.
+pub fn grid(text: &str) -> Result<Grid, String> {
+    let points: Result<Vec<f64>, String> = text.split(',').map(number).collect();
+    Grid::new(points?).map_err(|e| e.to_string())
+}
+
 /// A finite number.
 pub fn number(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
@@ -126,6 +132,14 @@ mod tests {
         assert!(recipe("none").unwrap().0.is_none());
         for bad in ["p:1,/K,1", "p:1,2+x/K,1", "p:1,2", "p,1,1", "p:1,nan,1", ""] {
             assert!(recipe(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn grids() {
+        assert_eq!(grid("0, 0.3,1").unwrap().points(), [0.0, 0.3, 1.0]);
+        for bad in ["", "0", "0,x,1", "0,0.5", "0.1,1", "0,0.7,0.3,1", "0,nan,1"] {
+            assert!(grid(bad).is_err(), "{bad}");
         }
     }
 

@@ -11,32 +11,19 @@ use fewstep::sequence::{
 use fewstep_ctmc::Grid;
 use serde_json::json;
 
-use crate::{Failure, parse};
+use crate::{Failure, generation::Generation, parse};
 
 /// Arguments of `fewstep sample`.
 #[derive(ClapArgs)]
 pub struct SampleArgs {
-    /// The run to sample from
-    #[arg(long)]
-    from: PathBuf,
-    /// Steps K of a uniform grid
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
-    steps: u32,
+    #[command(flatten)]
+    generation: Generation,
     /// Sequences
     #[arg(long, short = 'n', default_value_t = 4)]
     count: usize,
-    /// Divides the logits
-    #[arg(long, default_value_t = 1.0, value_parser = parse::positive)]
-    temperature: f64,
-    /// Multiplies the correction; 0 is the denoiser alone
-    #[arg(long, default_value_t = 1.0, value_parser = parse::number)]
-    gain: f64,
     /// Keep only the likeliest symbols that reach this probability together
     #[arg(long, default_value_t = 1.0, value_parser = parse::share)]
     nucleus: f64,
-    /// Seed of the draws
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// One line of JSON a sequence
     #[arg(long)]
     json: bool,
@@ -52,6 +39,9 @@ pub struct EvalArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64, 128],
           value_parser = clap::value_parser!(u32).range(1..))]
     steps: Vec<u32>,
+    /// Points of any other grid, increasing from 0 to 1, as in 0,0.3,0.7,1
+    #[arg(long, conflicts_with = "steps", allow_hyphen_values = true, value_parser = parse::grid)]
+    grid: Option<Grid>,
     /// Temperatures
     #[arg(long, value_delimiter = ',', default_values_t = [1.0], value_parser = parse::positive)]
     temperatures: Vec<f64>,
@@ -69,46 +59,24 @@ pub struct EvalArgs {
     json: bool,
 }
 
-/// Sequences, evaluations of the network, seconds.
-fn generate(
-    model: &mut Model,
-    steps: u32,
-    how: (Decoding, f64),
-    of: (usize, u64),
-) -> Result<(Vec<usize>, usize, f64), Failure> {
-    let start = Instant::now();
-    let grid = Grid::uniform(steps as usize).map_err(|e| Failure::Usage(e.to_string()))?;
-    let (x, evaluations) = model.generate(&grid, how, of);
-    Ok((x, evaluations, start.elapsed().as_secs_f64()))
-}
-
-fn open(from: &std::path::Path) -> Result<Model, Failure> {
-    Model::open(from).map_err(|e| Failure::Usage(e.to_string()))
-}
-
 /// Prints sequences.
 pub fn sample(args: &SampleArgs) -> Result<(), Failure> {
-    let mut model = open(&args.from)?;
+    let mut model = args.generation.open()?;
     if args.nucleus < 1.0 {
         eprintln!(
             "fewstep: --nucleus cuts the predicted law; the kernel of a step is then no longer \
              calibrated"
         );
     }
-    if args.gain != 1.0 && !model.corrected() {
-        eprintln!("fewstep: this run has no correction; --gain changes nothing");
-    }
+    let grid = args.generation.grid()?;
     let how = Decoding {
-        temperature: args.temperature,
         nucleus: args.nucleus,
-        ..Decoding::default()
+        ..args.generation.decoding(&model)
     };
-    let (x, evaluations, seconds) = generate(
-        &mut model,
-        args.steps,
-        (how, args.gain),
-        (args.count, args.seed),
-    )?;
+    let start = Instant::now();
+    let (gain, seed) = (args.generation.gain, args.generation.seed);
+    let (x, evaluations) = model.generate(&grid, (how, gain), (args.count, seed));
+    let seconds = start.elapsed().as_secs_f64();
     for sequence in x.chunks_exact(model.length) {
         if args.json {
             let text = model.corpus.show(sequence);
@@ -126,7 +94,7 @@ pub fn sample(args: &SampleArgs) -> Result<(), Failure> {
 
 /// Prints a table of numbers.
 pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
-    let mut model = open(&args.from)?;
+    let mut model = Model::open(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
     if args.samples < 2 {
         return Err(Failure::Usage("--samples must be at least 2".into()));
     }
@@ -142,7 +110,15 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
             "   K   NFE  temperature   gain       NLL             entropy  bigram TV  distinct"
         );
     }
-    for &steps in &args.steps {
+    let grids: Result<Vec<Grid>, _> = match &args.grid {
+        Some(grid) => Ok(vec![grid.clone()]),
+        None => args
+            .steps
+            .iter()
+            .map(|&k| Grid::uniform(k as usize))
+            .collect(),
+    };
+    for grid in grids.map_err(|e| Failure::Usage(e.to_string()))? {
         for &gain in &args.gains {
             for &temperature in &args.temperatures {
                 let how = Decoding {
@@ -150,18 +126,21 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
                     ..Decoding::default()
                 };
                 let of = (args.samples, args.seed);
-                let (x, evaluations, seconds) = generate(&mut model, steps, (how, gain), of)?;
+                let start = Instant::now();
+                let (x, evaluations) = model.generate(&grid, (how, gain), of);
+                let seconds = start.elapsed().as_secs_f64();
                 let q = quality(&language, &x, model.length);
                 if args.json {
                     println!(
                         "{}",
                         json!({
-                            "k": steps, "nfe": evaluations, "temperature": temperature,
+                            "k": grid.steps(), "grid": args.grid.as_ref().map(Grid::points),
+                            "nfe": evaluations, "temperature": temperature,
                             "gain": gain, "seconds": seconds, "language_nll": own, "quality": q,
                         })
                     );
                 } else {
-                    print(steps, evaluations, temperature, gain, &q);
+                    print(grid.steps(), evaluations, temperature, gain, &q);
                 }
             }
         }
@@ -169,7 +148,7 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(steps: u32, evaluations: usize, temperature: f64, gain: f64, q: &Quality) {
+fn print(steps: usize, evaluations: usize, temperature: f64, gain: f64, q: &Quality) {
     println!(
         "{steps:4}  {evaluations:4}  {temperature:11.2}  {gain:5.2}  {:8.4} +- {:.4}  {:7.4}  {:9.4}  {:8.4}",
         q.nll, q.nll_error, q.entropy, q.bigram, q.distinct

@@ -79,6 +79,13 @@ fn the_built_in_language_from_training_to_numbers() {
         base,
         done(dir, "sample --from fast --steps 4 -n 2 --gain 0")
     );
+    // A grid by its points: the uniform one is the same as its number of steps, others are not.
+    let grid = |points: &str| done(dir, &format!("sample --from base --grid {points} -n 2"));
+    assert_eq!(base, grid("0,0.25,0.5,0.75,1"));
+    assert_ne!(base, grid("0,0.3,0.5,0.7,1"));
+    let row = done(dir, "eval --from fast --grid 0,0.3,1 --samples 8 --json");
+    let row: serde_json::Value = serde_json::from_str(&row).unwrap();
+    assert_eq!((&row["k"], &row["grid"][1]), (&2.into(), &0.3.into()));
     done(dir, "doctor fast");
 }
 
@@ -114,6 +121,18 @@ fn a_file_of_text_from_data_to_filled_gaps() {
         &["sample", "--from", "run", "--temperature", "0"],
         "above 0",
     );
+    for (grid, why) in [
+        ("0,0.7,0.3,1", "point 2 is 0.3 after 0.7"),
+        ("0.1,1", "it runs from 0.1 to 1"),
+        ("-1,1", "it runs from -1 to 1"),
+        ("0,half,1", "'half' is not a number"),
+        ("", "'' is not a number"),
+    ] {
+        refused(dir, &["sample", "--from", "run", "--grid", grid], why);
+        refused(dir, &["fill", "a{2}", "--from", "run", "--grid", grid], why);
+    }
+    let both = ["--from", "run", "--grid", "0,1", "--steps", "3"];
+    refused(dir, &[&["sample"], &both[..]].concat(), "--steps");
     refused(dir, &["sample", "--from", "nowhere"], "nowhere");
     refused(dir, &["sample", "--from", "data"], "run.json");
     refused(

@@ -31,9 +31,8 @@ fn averaged(findings: &Findings, chain: &str, method: &str, k: usize) -> Vec<Poi
     let mut means: Vec<(Point, f64)> = Vec::new();
     let mine = |p: &&Point| p.chain == chain && p.method == method && p.k == k;
     for point in findings.points.iter().filter(mine) {
-        let same = |(m, _): &&mut (Point, f64)| {
-            m.temperature == point.temperature && m.gain == point.gain
-        };
+        let same =
+            |(m, _): &&mut (Point, f64)| m.temperature == point.temperature && m.gain == point.gain;
         match means.iter_mut().find(same) {
             None => means.push((point.clone(), 1.0)),
             Some((mean, n)) => {
