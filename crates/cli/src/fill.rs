@@ -58,7 +58,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     let (network, path) = (&model.denoiser, &model.path);
-    let nfe = sample(network, path, &grid, &decoding, &mut state, seed, |_, _| {});
+    let mut onlooker = args.generation.onlooker(&model, &grid)?;
+    onlooker.see(0, &state);
+    let seen = |number: usize, state: &State| onlooker.see(number + 1, state);
+    let nfe = sample(network, path, &grid, &decoding, &mut state, seed, seen);
+    onlooker.finish()?;
     for sequence in state.sequences() {
         println!("{}", model.corpus.show(sequence));
     }

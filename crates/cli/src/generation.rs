@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use fewstep::sequence::{Model, sampler::Decoding};
+use fewstep::sequence::{
+    Model,
+    sampler::{Decoding, State},
+    trace::Recording,
+};
 use fewstep_ctmc::Grid;
 
-use crate::{Failure, parse};
+use crate::{Failure, parse, watch::Screen};
 
 /// Arguments of every command that generates.
 #[derive(ClapArgs)]
@@ -25,10 +29,16 @@ pub struct Generation {
     temperature: f64,
     /// Multiplies the correction; 0 is the denoiser alone
     #[arg(long, default_value_t = 1.0, value_parser = parse::number)]
-    pub gain: f64,
+    gain: f64,
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Show the first sequence forming, on a terminal
+    #[arg(long)]
+    watch: bool,
+    /// Write a page that replays the first sequences step by step, in any browser
+    #[arg(long, value_name = "FILE.html")]
+    trace: Option<PathBuf>,
 }
 
 impl Generation {
@@ -57,5 +67,66 @@ impl Generation {
             steps: model.corrected(),
             ..Decoding::default()
         }
+    }
+
+    /// Who looks on while `model` walks `grid`, if anyone.
+    pub fn onlooker<'a>(&self, model: &'a Model, grid: &Grid) -> Result<Onlooker<'a>, Failure> {
+        if let Some(file) = &self.trace {
+            // Found before the work and not after it.
+            let directory = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+            if directory.is_some_and(|dir| !dir.is_dir()) || file.is_dir() {
+                let file = file.display();
+                return Err(Failure::Usage(format!(
+                    "--trace {file} is no place for a file"
+                )));
+            }
+        }
+        let screen = if self.watch { Screen::open(grid) } else { None };
+        let wanted = screen.is_some() || self.trace.is_some();
+        let from = self.from.display();
+        Ok(Onlooker {
+            model,
+            recording: wanted.then(|| Recording::new(&model.path, grid)),
+            screen,
+            file: self.trace.clone(),
+            title: format!("{from}, {} steps, seed {}", grid.steps(), self.seed),
+        })
+    }
+}
+
+/// Shows and keeps a generation as it goes.
+pub struct Onlooker<'a> {
+    model: &'a Model,
+    recording: Option<Recording>,
+    screen: Option<Screen>,
+    file: Option<PathBuf>,
+    title: String,
+}
+
+impl Onlooker<'_> {
+    /// Is given the state after `done` steps.
+    pub fn see(&mut self, done: usize, state: &State) {
+        let Some(recording) = &mut self.recording else {
+            return;
+        };
+        if recording.see(done, state).is_some()
+            && let Some(screen) = &self.screen
+        {
+            screen.show(recording, &self.model.corpus);
+        }
+    }
+
+    /// Clears the screen and writes the page.
+    pub fn finish(self) -> Result<(), Failure> {
+        if let Some(screen) = self.screen {
+            screen.close();
+        }
+        if let (Some(recording), Some(file)) = (self.recording, self.file) {
+            recording
+                .write(&self.model.corpus, &self.title, &file)
+                .map_err(|e| Failure::Failed(e.to_string()))?;
+            eprintln!("{}", file.display());
+        }
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod run_dir;
 mod sample;
 mod train;
 mod verify;
+mod watch;
 
 use std::process::ExitCode;
 

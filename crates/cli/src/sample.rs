@@ -61,7 +61,7 @@ pub struct EvalArgs {
 
 /// Prints sequences.
 pub fn sample(args: &SampleArgs) -> Result<(), Failure> {
-    let mut model = args.generation.open()?;
+    let model = args.generation.open()?;
     if args.nucleus < 1.0 {
         eprintln!(
             "fewstep: --nucleus cuts the predicted law; the kernel of a step is then no longer \
@@ -74,9 +74,11 @@ pub fn sample(args: &SampleArgs) -> Result<(), Failure> {
         ..args.generation.decoding(&model)
     };
     let start = Instant::now();
-    let (gain, seed) = (args.generation.gain, args.generation.seed);
-    let (x, evaluations) = model.generate(&grid, (how, gain), (args.count, seed));
+    let of = (args.count, args.generation.seed);
+    let mut onlooker = args.generation.onlooker(&model, &grid)?;
+    let (x, evaluations) = model.watched(&grid, how, of, |done, state| onlooker.see(done, state));
     let seconds = start.elapsed().as_secs_f64();
+    onlooker.finish()?;
     for sequence in x.chunks_exact(model.length) {
         if args.json {
             let text = model.corpus.show(sequence);

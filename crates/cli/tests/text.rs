@@ -56,6 +56,23 @@ fn the_built_in_language_from_training_to_numbers() {
     let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!(first["symbols"].as_array().unwrap().len(), 16);
     assert_eq!(lines.lines().count(), 3);
+    // Looking on changes nothing; without a terminal there is nothing to watch, in one line.
+    let out = fewstep(
+        dir,
+        &format!("{sample} --watch --trace a.html")
+            .split(' ')
+            .collect::<Vec<_>>(),
+    );
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(lines, String::from_utf8(out.stdout).unwrap());
+    assert!(
+        said.starts_with("fewstep: --watch needs a terminal"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 3, "{said}");
+    let page = fs::read_to_string(dir.join("a.html")).unwrap();
+    let last = first["text"].as_str().unwrap();
+    assert!(page.contains(&format!("<pre>{last}</pre>")), "{page}");
     let numbers = done(
         dir,
         "eval --from fast --steps 1,4 --gains 0,1 --samples 8 --json",
@@ -107,7 +124,17 @@ fn a_file_of_text_from_data_to_filled_gaps() {
         "{text}"
     );
 
+    let traced = "fill {3}cat --from run --trace fill.html --steps 5";
+    let text = done(dir, traced);
+    assert_eq!(text, done(dir, "fill {3}cat --from run --steps 5"));
+    let page = fs::read_to_string(dir.join("fill.html")).unwrap();
+    assert!(page.contains("<pre>▒▒▒cat</pre>"), "{page}");
+    assert!(page.contains(&format!("<pre>{}</pre>", text.trim_end_matches('\n'))));
+    assert!(page.contains("step 5 of 5, t = 1.0000"), "{page}");
+
     refused(dir, &["fill", "no gap", "--from", "run"], "no gap");
+    let lost = ["sample", "--from", "run", "--trace", "nowhere/a.html"];
+    refused(dir, &lost, "nowhere/a.html");
     refused(
         dir,
         &["fill", "{99}", "--from", "run"],

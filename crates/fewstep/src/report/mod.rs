@@ -115,7 +115,7 @@ fn four_decimals(value: f64) -> String {
 /// `text` made safe inside HTML and XML, as content or as a quoted attribute.
 ///
 /// XML 1.0 cannot hold most control characters even escaped, so they are replaced.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

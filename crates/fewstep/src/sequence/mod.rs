@@ -17,6 +17,7 @@ mod oracle;
 pub mod sampler;
 mod setting;
 mod times;
+pub mod trace;
 mod train;
 
 pub use corpus::{Corpus, Use};

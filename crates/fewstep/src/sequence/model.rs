@@ -10,7 +10,7 @@ use fewstep_nn::{
 
 use super::{
     Corpus, Denoiser, RunError, Setting,
-    sampler::{Decoding, generate},
+    sampler::{Decoding, State, watched},
 };
 
 /// Sequences that are generated together.
@@ -57,12 +57,24 @@ impl Model {
         (count, seed): (usize, u64),
     ) -> (Vec<usize>, usize) {
         self.denoiser.network.gain = gain;
+        self.watched(grid, how, (count, seed), |_, _| {})
+    }
+
+    /// As [`Model::generate`] with the gain as it is, calling `seen` with each batch as it begins
+    /// (0 steps done) and after each of its steps.
+    pub fn watched(
+        &self,
+        grid: &Grid,
+        how: Decoding,
+        (count, seed): (usize, u64),
+        seen: impl FnMut(usize, &State),
+    ) -> (Vec<usize>, usize) {
         let how = Decoding {
             steps: self.corrected(),
             ..how
         };
         let sizes = (count, self.length, BATCH);
-        generate(&self.denoiser, &self.path, grid, &how, sizes, seed)
+        watched(&self.denoiser, &self.path, grid, &how, sizes, seed, seen)
     }
 }
 

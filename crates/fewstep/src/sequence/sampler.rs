@@ -43,6 +43,10 @@ pub struct State {
     pub x: Vec<usize>,
     /// Coordinates that are given and never move.
     pub fixed: Vec<bool>,
+    /// Coordinates at which a prediction has been drawn; the others are as they began.
+    pub drawn: Vec<bool>,
+    /// How often the network has been evaluated.
+    pub evaluations: usize,
     numbers: Vec<u64>,
     length: usize,
 }
@@ -62,6 +66,8 @@ impl State {
         }
         Self {
             fixed: vec![false; x.len()],
+            drawn: vec![false; x.len()],
+            evaluations: 0,
             x,
             numbers,
             length,
@@ -86,9 +92,9 @@ pub fn sample<T: Real, N: Network<T>>(
     mut seen: impl FnMut(usize, &State),
 ) -> usize {
     let mut pass = N::Pass::default();
-    let mut evaluations = 0;
+    let before = state.evaluations;
     for (number, (t, r)) in grid.intervals().enumerate() {
-        let moved = step(
+        step(
             (network, &mut pass),
             path,
             (t, r),
@@ -96,10 +102,9 @@ pub fn sample<T: Real, N: Network<T>>(
             state,
             (seed, number as u64 + 1),
         );
-        evaluations += usize::from(moved);
         seen(number, state);
     }
-    evaluations
+    state.evaluations - before
 }
 
 /// `count` sequences of `length`, one after the other, in batches of `batch`, and the evaluations
@@ -112,18 +117,42 @@ pub fn generate<T: Real, N: Network<T>>(
     (count, length, batch): (usize, usize, usize),
     seed: u64,
 ) -> (Vec<usize>, usize) {
+    let sizes = (count, length, batch);
+    watched(network, path, grid, decoding, sizes, seed, |_, _| {})
+}
+
+/// As [`generate`], calling `seen` with each batch as it begins (0 steps done) and after each of
+/// its steps.
+pub fn watched<T: Real, N: Network<T>>(
+    network: &N,
+    path: &Path,
+    grid: &Grid,
+    decoding: &Decoding,
+    (count, length, batch): (usize, usize, usize),
+    seed: u64,
+    mut seen: impl FnMut(usize, &State),
+) -> (Vec<usize>, usize) {
     let (mut all, mut evaluations) = (Vec::with_capacity(count * length), 0);
     for first in (0..count).step_by(batch) {
         let here = batch.min(count - first);
         let mut state = State::noise(path, (first as u64, here), length, seed);
-        let used = sample(network, path, grid, decoding, &mut state, seed, |_, _| {});
+        seen(0, &state);
+        let used = sample(
+            network,
+            path,
+            grid,
+            decoding,
+            &mut state,
+            seed,
+            |number, state| seen(number + 1, state),
+        );
         evaluations = evaluations.max(used);
         all.extend_from_slice(&state.x);
     }
     (all, evaluations)
 }
 
-/// One step `t -> r` of all sequences; whether the network was needed.
+/// One step `t -> r` of all sequences.
 fn step<T: Real, N: Network<T>>(
     (network, pass): (&N, &mut N::Pass),
     path: &Path,
@@ -131,7 +160,7 @@ fn step<T: Real, N: Network<T>>(
     decoding: &Decoding,
     state: &mut State,
     (seed, number): (u64, u64),
-) -> bool {
+) {
     let key = Key::new(seed, Purpose::Sample);
     let levels: Vec<f64> = state
         .numbers
@@ -152,7 +181,7 @@ fn step<T: Real, N: Network<T>>(
     };
     let rows: Vec<usize> = (0..state.x.len()).filter(moves).collect();
     if rows.is_empty() {
-        return false;
+        return;
     }
     let count = state.numbers.len();
     let (ts, rs) = (
@@ -165,6 +194,7 @@ fn step<T: Real, N: Network<T>>(
         r: &rs,
     };
     network.evaluate(batch, Want::default(), pass);
+    state.evaluations += 1;
     let symbols = network.visit(pass, Rows::plain(&rows), |at, logits| {
         let row = rows[at];
         let p = predicted(path.symbols(), decoding, logits.value);
@@ -179,8 +209,8 @@ fn step<T: Real, N: Network<T>>(
     });
     for (row, symbol) in rows.into_iter().zip(symbols) {
         state.x[row] = symbol;
+        state.drawn[row] = true;
     }
-    true
 }
 
 /// The law of a data symbol from its logits, in f64.
