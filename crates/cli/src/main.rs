@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed (a check did not hold, a file could not be written), 2 bad usage,
 //! 130 interrupted with a partial result written.
 
+mod audit;
 mod bench;
 mod data;
 mod doctor;
@@ -52,6 +53,8 @@ enum Command {
     Eval(sample::EvalArgs),
     /// Turn text into symbols to train on
     Data(Box<data::Args>),
+    /// Test whether draws follow their laws: ours, or another program's
+    Audit(audit::Args),
     /// Time the engine: products, passes, training and sampling steps
     Bench(bench::Args),
     /// Say what a checkpoint is and whether it can be loaded
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Fill(args) => fill::run(&args),
         Command::Eval(args) => sample::eval(&args),
         Command::Data(args) => data::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };

@@ -1,5 +1,6 @@
 //! Few-step discrete diffusion: objectives, samplers, training, exact evaluation and reports.
 
+pub mod audit;
 pub mod bench;
 pub mod data;
 pub mod lab;
