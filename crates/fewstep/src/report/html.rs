@@ -11,7 +11,8 @@ use serde_json::Value;
 
 const STYLE: &str = include_str!("style.css");
 
-const MISSING: &str = "<td>–</td>";
+/// The cell of what was not measured.
+pub(crate) const MISSING: &str = "<td>–</td>";
 
 const BANNER: &str = "<p class=\"banner\" role=\"status\"><strong>Partial report.</strong> \
     The run stopped before the end: rows or seeds are missing, and means may still move.</p>\n";
@@ -54,20 +55,25 @@ pub fn html(report: &Report) -> String {
         notes(&report.notes),
     ]
     .concat();
+    page(&title, &(banner.to_string() + &sections))
+}
+
+/// A page that needs no other file; all of it is markup already.
+pub(crate) fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{title}</h1>\n{banner}{sections}</body>\n</html>\n"
+         <h1>{title}</h1>\n{body}</body>\n</html>\n"
     )
 }
 
 /// `intro` and `body` are markup already.
-fn section(heading: &str, intro: &str, body: &str) -> String {
+pub(crate) fn section(heading: &str, intro: &str, body: &str) -> String {
     format!("<section>\n<h2>{heading}</h2>\n<p>{intro}</p>\n{body}</section>\n")
 }
 
-fn figure(svg: &str) -> String {
+pub(crate) fn figure(svg: &str) -> String {
     format!("<figure class=\"scroll\">\n{svg}</figure>\n")
 }
 
@@ -111,18 +117,21 @@ fn tv_cell(row: &Row, best: Option<f64>) -> String {
 
 /// What a cell says when hovered over.
 fn hint(row: &Row) -> String {
-    let least = row.tv_seeds.iter().copied().reduce(f64::min);
-    let most = row.tv_seeds.iter().copied().reduce(f64::max);
-    let spread = match least.zip(most) {
-        Some((least, most)) => {
-            format!("{} seeds: {least:.4}..{most:.4}", row.tv_seeds.len())
-        }
-        None => "no seeds".into(),
-    };
+    let spread = spread(&row.tv_seeds);
     if row.method.starts_with("dag") {
         format!("{spread}; gain {}", short(row.gain))
     } else {
         spread
+    }
+}
+
+/// How far the values of the seeds lie apart.
+pub(crate) fn spread(seeds: &[f64]) -> String {
+    let least = seeds.iter().copied().reduce(f64::min);
+    let most = seeds.iter().copied().reduce(f64::max);
+    match least.zip(most) {
+        Some((least, most)) => format!("{} seeds: {least:.4}..{most:.4}", seeds.len()),
+        None => "no seeds".into(),
     }
 }
 
@@ -152,13 +161,18 @@ fn split_section(report: &Report) -> String {
 }
 
 /// A table with one column per number of steps.
-fn grid(heads: &str, ks: &[usize], rows: String) -> String {
+pub(crate) fn grid(heads: &str, ks: &[usize], rows: String) -> String {
     let ks: String = ks
         .iter()
         .map(|k| format!("<th scope=\"col\"><i>K</i> = {k}</th>"))
         .collect();
+    table("grid", &(heads.to_string() + &ks), &rows)
+}
+
+/// A table in a style of the page's; `heads` and `rows` are markup already.
+pub(crate) fn table(class: &str, heads: &str, rows: &str) -> String {
     format!(
-        "<div class=\"scroll\"><table class=\"grid\">\n<thead><tr>{heads}{ks}</tr></thead>\n\
+        "<div class=\"scroll\"><table class=\"{class}\">\n<thead><tr>{heads}</tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table></div>\n"
     )
 }

@@ -4,12 +4,12 @@
 //! of it that returns a string; only [`write()`] and [`atomic`] touch the disk. A run can
 //! therefore be interrupted, reread and redrawn without training anything again.
 
-mod html;
+pub(crate) mod html;
 mod series;
 mod setting;
-mod svg;
-mod terminal;
-mod write;
+pub(crate) mod svg;
+pub(crate) mod terminal;
+pub(crate) mod write;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -104,7 +104,7 @@ fn numbers_or_nulls<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<f64>, D::
 }
 
 /// A value in the table's style: four decimals, no leading zero.
-fn four_decimals(value: f64) -> String {
+pub(crate) fn four_decimals(value: f64) -> String {
     let digits = format!("{value:.4}");
     match digits.strip_prefix("0.") {
         Some(decimals) => format!(".{decimals}"),
@@ -132,7 +132,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 

@@ -4,32 +4,33 @@
 //! straight line, and the factor between two methods is the same distance everywhere. The
 //! picture brings its own white background, so it reads the same in light and dark viewers.
 
-mod draw;
-mod legend;
-mod scale;
+pub(crate) mod draw;
+pub(crate) mod frame;
+pub(crate) mod legend;
+pub(crate) mod scale;
 mod split;
-mod style;
+pub(crate) mod style;
 
 use super::{Family, Report, Row, Series, escape, four_decimals};
-use draw::{document, rule, text};
-use legend::Legend;
+use draw::{document, text};
+use frame::Frame;
 pub(super) use legend::swatches;
+use legend::{Entry, Legend};
 use scale::{Log, tick_above, tick_below};
 pub(super) use split::nats;
 pub use split::split_chart;
 use std::cmp::Reverse;
 use style::Style;
 
-const LEFT: f64 = 74.0;
-const RIGHT: f64 = 660.0;
-const TOP: f64 = 58.0;
-const BOTTOM: f64 = 540.0;
-/// Room between the frame and the first and last number of steps.
-const INSET: f64 = 24.0;
+/// Where a chart that fills the picture has its frame.
+pub(crate) const FRAME: Frame = Frame {
+    left: 74.0,
+    right: 660.0,
+    top: 58.0,
+    bottom: 540.0,
+};
 /// Values below this are rounding noise of the enumeration, not a measured distance.
 const FLOOR: f64 = 1e-6;
-/// Tick labels closer than this would touch.
-const LABEL_GAP: f64 = 18.0;
 
 /// The chart of total variation against the number of steps, one line per series.
 ///
@@ -49,8 +50,14 @@ pub fn tv_chart(report: &Report) -> String {
         .map(|(series, style)| axes.line(series, style))
         .collect();
 
-    let legend = Legend::new(&series, &styles, (RIGHT + 28.0, TOP + 10.0));
-    let height = legend.bottom.max(BOTTOM + 62.0);
+    let entries = series.iter().zip(&styles).enumerate();
+    let entries = entries.map(|(i, (one, style))| Entry {
+        label: &one.label,
+        style,
+        apart: i > 0 && series[i - 1].family != one.family,
+    });
+    let legend = Legend::new(entries, FRAME.beside());
+    let height = legend.bottom.max(FRAME.below());
     let body = [
         axes.grid(&ks),
         lines,
@@ -74,14 +81,6 @@ struct Axes {
 
 impl Axes {
     fn new(ks: &[usize], rows: &[Row]) -> Self {
-        let k = |k: Option<&usize>| k.map_or(1.0, |&k| k as f64);
-        let x = Log {
-            low: k(ks.first()),
-            high: k(ks.last()),
-            start: LEFT + INSET,
-            end: RIGHT - INSET,
-        };
-
         let (below, shown): (Vec<f64>, Vec<f64>) =
             drawn(rows).map(|row| row.tv).partition(|&tv| tv < FLOOR);
         let least = shown.iter().copied().fold(1.0, f64::min);
@@ -94,12 +93,12 @@ impl Axes {
             low = tick_below(low * 0.9).value();
         }
         Self {
-            x,
+            x: FRAME.steps(ks),
             y: Log {
                 low,
                 high,
-                start: BOTTOM,
-                end: TOP,
+                start: FRAME.bottom,
+                end: FRAME.top,
             },
         }
     }
@@ -125,50 +124,21 @@ impl Axes {
     }
 
     fn grid(&self, ks: &[usize]) -> String {
-        let mut grid = String::new();
-        for tick in self.y.ticks() {
-            let y = self.y.at(tick.value());
-            grid += &rule((LEFT, y), (RIGHT, y), "#e4e4e4");
-            grid += &text(LEFT - 9.0, y + 4.0, r#"text-anchor="end""#, &tick.label());
-        }
-        let mut labelled = f64::NEG_INFINITY;
-        for &k in ks {
-            let x = self.x.at(k as f64);
-            grid += &rule((x, TOP), (x, BOTTOM), "#f0f0f0");
-            grid += &rule((x, BOTTOM), (x, BOTTOM + 5.0), "#444444");
-            if x - labelled >= LABEL_GAP {
-                grid += &text(x, BOTTOM + 20.0, r#"text-anchor="middle""#, &k.to_string());
-                labelled = x;
-            }
-        }
-        let (middle, centre) = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
-        let turned =
-            format!(r#"text-anchor="middle" font-size="13" transform="rotate(-90 20 {centre})""#);
-        grid += &format!(
-            r##"<rect x="{LEFT}" y="{TOP}" width="{}" height="{}" fill="none" stroke="#444444"/>"##,
-            RIGHT - LEFT,
-            BOTTOM - TOP
-        );
-        grid += &text(
-            middle,
-            BOTTOM + 42.0,
-            r#"text-anchor="middle" font-size="13""#,
-            "steps K",
-        );
-        grid += &text(20.0, centre, &turned, "total variation");
-        grid + "\n"
+        let ticks = self.y.ticks();
+        let y = ticks
+            .iter()
+            .map(|tick| (self.y.at(tick.value()), tick.label()));
+        FRAME.draw(
+            ks.iter().map(|&k| (self.x.at(k as f64), k.to_string())),
+            y,
+            ("steps K", "total variation"),
+        )
     }
 
     /// What the reader must know about missing or clipped points.
     fn remark(&self, rows: &[Row]) -> String {
         if drawn(rows).next().is_none() {
-            let attributes = r##"text-anchor="middle" font-size="16" fill="#777777""##;
-            return text(
-                (LEFT + RIGHT) / 2.0,
-                (TOP + BOTTOM) / 2.0,
-                attributes,
-                "no values yet",
-            );
+            return FRAME.say("no values yet");
         }
         if drawn(rows).all(|row| row.tv >= FLOOR) {
             return String::new();
@@ -176,8 +146,8 @@ impl Axes {
         let edge = tick_below(self.y.low).label();
         let remark = format!("hollow: below 1e-6, drawn at {edge}");
         text(
-            RIGHT,
-            BOTTOM + 42.0,
+            FRAME.right,
+            FRAME.bottom + 42.0,
             r#"text-anchor="end" font-style="italic""#,
             &remark,
         )

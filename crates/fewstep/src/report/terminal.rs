@@ -25,37 +25,68 @@ pub fn table(report: &Report) -> String {
         return lines.join("\n") + "\n";
     }
 
-    let labels: Vec<String> = series.iter().map(|series| cut(&series.label)).collect();
-    let width = labels
-        .iter()
-        .map(|label| label.chars().count())
-        .fold(HEADING.len(), usize::max);
-    let line = |label: &str, cells: Vec<String>| {
-        let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
-        format!("{label:width$}{cells}")
-    };
-
-    lines.push(line(HEADING, ks.iter().map(usize::to_string).collect()));
-    lines.push("-".repeat(width + CELL * ks.len()));
-    for (i, (one, label)) in series.iter().zip(&labels).enumerate() {
-        if i > 0 && series[i - 1].family != one.family {
-            lines.push(String::new());
-        }
+    let rows = series.iter().enumerate().map(|(i, one)| {
         let cell = |&k| {
             one.at(k)
                 .map_or_else(|| "-".into(), |row| four_decimals(row.tv))
         };
-        lines.push(line(label, ks.iter().map(cell).collect()));
-    }
+        Line {
+            label: cut(&one.label),
+            cells: ks.iter().map(cell).collect(),
+            apart: i > 0 && series[i - 1].family != one.family,
+        }
+    });
+    lines.extend(aligned(HEADING, &ks, rows.collect(), CELL));
     lines.join("\n") + "\n"
+}
+
+/// A row of an aligned table.
+pub(crate) struct Line {
+    pub label: String,
+    pub cells: Vec<String>,
+    /// Leaves a blank line above it.
+    pub apart: bool,
+}
+
+/// The lines of a table with one column of `cell` characters per number of steps.
+pub(crate) fn aligned(heading: &str, ks: &[usize], rows: Vec<Line>, cell: usize) -> Vec<String> {
+    let labels = rows.iter().map(|row| row.label.as_str());
+    let width = labels
+        .chain([heading])
+        .map(|label| label.chars().count())
+        .max()
+        .unwrap_or(0);
+    let line = |label: &str, cells: Vec<String>| {
+        let cells: String = cells.iter().map(|text| format!("{text:>cell$}")).collect();
+        format!("{label:width$}{cells}")
+    };
+    let mut lines = vec![
+        line(heading, ks.iter().map(usize::to_string).collect()),
+        "-".repeat(width + cell * ks.len()),
+    ];
+    for row in rows {
+        if row.apart {
+            lines.push(String::new());
+        }
+        lines.push(line(&row.label, row.cells));
+    }
+    lines
 }
 
 /// The label, cut so that the values keep their place on the screen.
 fn cut(label: &str) -> String {
-    if label.chars().count() <= LABEL_MAX {
-        return label.into();
+    shortened(label, LABEL_MAX)
+}
+
+/// `text`, or its beginning and a mark that there is more.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
     }
-    label.chars().take(LABEL_MAX - 1).chain(['…']).collect()
+    text.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 #[cfg(test)]

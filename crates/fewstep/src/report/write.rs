@@ -5,6 +5,7 @@
 //! the power. Hence the order: temporary file, fsync, rename, fsync of the directory.
 
 use super::{Report, html, split_chart, tv_chart};
+use serde::Serialize;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,22 +22,32 @@ pub struct WriteError {
 }
 
 /// Writes `report.html`, `tv.svg`, `report.json` and, if there is a split, `split.svg`.
+pub fn write(report: &Report, dir: &Path) -> Result<(), WriteError> {
+    let mut views = vec![("tv.svg", tv_chart(report)), ("report.html", html(report))];
+    if !report.split.is_empty() {
+        views.push(("split.svg", split_chart(report)));
+    }
+    write_views(dir, &views, report)
+}
+
+/// Writes `views` by their names, then the data they show as `report.json`.
 ///
 /// The directory is created if it is missing. `report.json` comes last: when it is there,
 /// so are the others.
-pub fn write(report: &Report, dir: &Path) -> Result<(), WriteError> {
+pub(crate) fn write_views(
+    dir: &Path,
+    views: &[(&str, String)],
+    data: &impl Serialize,
+) -> Result<(), WriteError> {
     fs::create_dir_all(dir).map_err(|source| WriteError {
         path: dir.into(),
         source,
     })?;
-    atomic(&dir.join("tv.svg"), tv_chart(report).as_bytes())?;
-    if !report.split.is_empty() {
-        atomic(&dir.join("split.svg"), split_chart(report).as_bytes())?;
+    for (name, view) in views {
+        atomic(&dir.join(name), view.as_bytes())?;
     }
-    atomic(&dir.join("report.html"), html(report).as_bytes())?;
-
     let path = dir.join("report.json");
-    match serde_json::to_vec_pretty(report) {
+    match serde_json::to_vec_pretty(data) {
         Ok(json) => atomic(&path, &json),
         Err(error) => Err(WriteError {
             path,

@@ -27,7 +27,7 @@ pub fn frontier(findings: &Findings, chain: &str, method: &str, k: usize) -> Vec
 }
 
 /// The points of a chain and method at `k` steps, each the mean over its seeds.
-fn averaged(findings: &Findings, chain: &str, method: &str, k: usize) -> Vec<Point> {
+pub(super) fn averaged(findings: &Findings, chain: &str, method: &str, k: usize) -> Vec<Point> {
     let mut means: Vec<(Point, f64)> = Vec::new();
     let mine = |p: &&Point| p.chain == chain && p.method == method && p.k == k;
     for point in findings.points.iter().filter(mine) {
@@ -87,5 +87,130 @@ pub fn matched(frontier: &[Point], entropy: f64) -> Matched {
             let share = (entropy - a.entropy) / (b.entropy - a.entropy);
             Matched::Nll(a.nll + share * (b.nll - a.nll))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{empty, point};
+    use super::*;
+
+    /// Findings of one base at four steps, of (temperature, likelihood, entropy).
+    fn findings(values: &[(f64, f64, f64)]) -> Findings {
+        let mut findings = empty();
+        let point = |&(temperature, nll, entropy): &(f64, f64, f64)| {
+            point(
+                "masked",
+                "base",
+                4,
+                (temperature, 1.0),
+                (nll, entropy, nll / 10.0),
+            )
+        };
+        findings.points = values.iter().map(point).collect();
+        findings
+    }
+
+    fn temperatures(points: &[Point]) -> Vec<f64> {
+        points.iter().map(|p| p.temperature).collect()
+    }
+
+    fn of(findings: &Findings) -> Vec<Point> {
+        frontier(findings, "masked", "base", 4)
+    }
+
+    #[test]
+    fn beaten_points_are_no_part_of_the_envelope() {
+        // 0.8 has less entropy than 0.9 and a worse likelihood; 0.7 is better in one of the two.
+        let all = findings(&[
+            (0.8, 2.8, 1.5),
+            (1.0, 3.0, 2.5),
+            (0.7, 2.0, 1.0),
+            (0.9, 2.5, 2.0),
+        ]);
+        assert_eq!(temperatures(&of(&all)), [0.7, 0.9, 1.0]);
+        let hot = findings(&[(1.0, 2.0, 2.5), (0.9, 2.5, 2.0), (0.8, 2.2, 1.5)]);
+        assert_eq!(temperatures(&of(&hot)), [1.0]);
+    }
+
+    #[test]
+    fn only_the_chain_the_method_and_the_steps_asked_for_count() {
+        let mut all = findings(&[(1.0, 3.0, 2.0)]);
+        for (chain, method, k) in [
+            ("uniform", "base", 4),
+            ("masked", "linear", 4),
+            ("masked", "base", 8),
+        ] {
+            let other = point(chain, method, k, (1.0, 1.0), (1.0, 9.0, 0.0));
+            all.points.push(other);
+        }
+        assert_eq!(of(&all), [all.points[0].clone()]);
+        assert_eq!(best(&all, "masked", "base", 4), Some(all.points[0].clone()));
+        assert_eq!(best(&all, "masked", "base", 2), None);
+    }
+
+    #[test]
+    fn seeds_are_averaged_before_they_are_compared() {
+        // The lucky seed of 0.9 would beat 1.0; their mean does not.
+        let all = findings(&[
+            (0.9, 1.0, 2.0),
+            (1.0, 2.5, 2.5),
+            (0.9, 5.0, 1.0),
+            (0.9, 3.0, 1.8),
+        ]);
+        let frontier = of(&all);
+        assert_eq!(temperatures(&frontier), [1.0]);
+        let mean = &averaged(&all, "masked", "base", 4)[0].quality;
+        assert!((mean.nll - 3.0).abs() < 1e-12 && (mean.entropy - 1.6).abs() < 1e-12);
+        assert!((mean.bigram - 0.3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn gains_are_points_of_their_own() {
+        let mut all = findings(&[(1.0, 3.0, 2.0), (1.0, 2.0, 1.0)]);
+        all.points[1].gain = 2.0;
+        assert_eq!(of(&all).len(), 2);
+    }
+
+    #[test]
+    fn the_best_is_the_closest_to_the_law_not_the_likeliest() {
+        let mut all = findings(&[(1.0, 3.0, 2.0), (0.5, 1.0, 0.5)]);
+        all.points[0].quality.bigram = 0.01;
+        let best = best(&all, "masked", "base", 4).expect("a point");
+        assert_eq!(best.temperature, 1.0);
+    }
+
+    #[test]
+    fn between_two_points_lies_a_straight_line() {
+        let line = of(&findings(&[
+            (0.8, 2.0, 1.0),
+            (0.9, 2.4, 1.5),
+            (1.0, 3.4, 2.0),
+        ]));
+        let at = |entropy| match matched(&line, entropy) {
+            Matched::Nll(nll) => nll,
+            other => panic!("{other:?}"),
+        };
+        for (entropy, nll) in [(1.0, 2.0), (1.25, 2.2), (1.5, 2.4), (1.9, 3.2), (2.0, 3.4)] {
+            assert!(
+                (at(entropy) - nll).abs() < 1e-12,
+                "{entropy}: {}",
+                at(entropy)
+            );
+        }
+    }
+
+    #[test]
+    fn less_entropy_than_the_first_point_costs_no_more_than_it() {
+        let line = of(&findings(&[(0.8, 2.0, 1.0), (0.9, 2.4, 1.5)]));
+        assert_eq!(matched(&line, 0.1), Matched::Nll(2.0));
+    }
+
+    #[test]
+    fn more_entropy_than_the_last_point_is_not_reached() {
+        let line = of(&findings(&[(0.8, 2.0, 1.0), (0.9, 2.4, 1.5)]));
+        assert_eq!(matched(&line, 1.6), Matched::NotReached(1.5));
+        assert_eq!(matched(&line[..1], 1.5), Matched::NotReached(1.0));
+        assert_eq!(matched(&[], 1.5), Matched::Nothing);
     }
 }

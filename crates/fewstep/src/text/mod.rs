@@ -3,11 +3,23 @@
 //!
 //! [`Findings`] are plain data and round-trip through JSON; every view is a function of them.
 
+mod compare;
+mod curve;
 mod frontier;
+mod html;
+#[cfg(test)]
+mod sample;
+mod svg;
+mod terminal;
+mod write;
 
 use serde::{Deserialize, Serialize};
 
 pub use frontier::{Matched, best, frontier, matched};
+pub use html::html;
+pub use svg::{frontier_charts, quality_chart};
+pub use terminal::table;
+pub use write::write;
 
 use crate::sequence::evaluate::Quality;
 

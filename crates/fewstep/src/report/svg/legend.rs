@@ -13,6 +13,14 @@ const SAMPLE: f64 = 40.0;
 /// Room for names of this many characters at least keeps small pictures in proportion.
 const SHORTEST: usize = 24;
 
+/// A series by its name.
+pub struct Entry<'a> {
+    pub label: &'a str,
+    pub style: &'a Style,
+    /// Leaves a gap above it: another family begins.
+    pub apart: bool,
+}
+
 /// The drawn legend and how far it reaches.
 pub struct Legend {
     pub body: String,
@@ -21,18 +29,23 @@ pub struct Legend {
 }
 
 impl Legend {
-    /// One entry per series from `(x, y)` downwards, with a gap between families.
-    pub fn new(series: &[Series<'_, Row>], styles: &[Style], (x, mut y): (f64, f64)) -> Self {
+    /// The entries from `(x, y)` downwards.
+    pub fn new<'a>(entries: impl IntoIterator<Item = Entry<'a>>, (x, mut y): (f64, f64)) -> Self {
         let mut body = String::new();
         let mut longest = SHORTEST;
-        for (i, (one, style)) in series.iter().zip(styles).enumerate() {
-            if i > 0 && series[i - 1].family != one.family {
+        for Entry {
+            label,
+            style,
+            apart,
+        } in entries
+        {
+            if apart {
                 y += STEP / 3.0;
             }
             body += &sample(style, x, y);
-            body += &text(x + SAMPLE + 9.0, y + 4.0, "", &one.label);
+            body += &text(x + SAMPLE + 9.0, y + 4.0, "", label);
             y += STEP;
-            longest = longest.max(one.label.chars().count());
+            longest = longest.max(label.chars().count());
         }
         let right = x + SAMPLE + 12.0 + CHARACTER * longest as f64;
         Self {
@@ -45,13 +58,13 @@ impl Legend {
 
 /// The samples as SVGs of their own, to mark the series outside the chart.
 pub fn swatches(series: &[Series<'_, Row>]) -> Vec<String> {
-    let swatch = |style: Style| {
-        let sample = sample(&style, 3.0, 8.0);
-        format!(
-            r#"<svg viewBox="0 0 46 16" width="46" height="16" aria-hidden="true">{sample}</svg>"#
-        )
-    };
-    Style::of(series).into_iter().map(swatch).collect()
+    Style::of(series).iter().map(swatch).collect()
+}
+
+/// A sample as an SVG of its own.
+pub fn swatch(style: &Style) -> String {
+    let sample = sample(style, 3.0, 8.0);
+    format!(r#"<svg viewBox="0 0 46 16" width="46" height="16" aria-hidden="true">{sample}</svg>"#)
 }
 
 /// A short piece of the series' line with its marker.
@@ -61,8 +74,7 @@ fn sample(style: &Style, x: f64, y: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Report;
-    use super::super::super::tests::{row, sample as report};
+    use super::super::super::tests::sample as report;
     use super::super::tv_chart;
     use super::*;
 
@@ -87,16 +99,16 @@ mod tests {
 
     #[test]
     fn it_grows_with_the_names_and_their_number() {
-        let table: Vec<Row> = (0..30)
-            .map(|i| row("dag", &format!("{i:030}"), "", 2, 0.1))
-            .collect();
-        let report = Report {
-            table,
-            ..Report::default()
-        };
-        let series = report.series();
-        let legend = Legend::new(&series, &Style::of(&series), (100.0, 50.0));
-        assert_eq!(legend.bottom, 50.0 + 30.5 * 23.0);
+        let report = report();
+        let style = &Style::of(&report.series())[0];
+        let label = &"x".repeat(34);
+        let entries = (0..30).map(|i| Entry {
+            label,
+            style,
+            apart: i % 10 == 9,
+        });
+        let legend = Legend::new(entries, (100.0, 50.0));
+        assert_eq!(legend.bottom, 50.0 + 31.5 * 23.0);
         assert!((legend.right - (152.0 + 34.0 * 6.9)).abs() < 1e-9);
     }
 

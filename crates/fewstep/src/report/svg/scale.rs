@@ -1,4 +1,4 @@
-//! Axes: the 1-2-5 ladder that ticks come from, and the logarithmic map to pixels.
+//! Axes: the 1-2-5 ladder that ticks come from, and the logarithmic and the linear map to pixels.
 
 /// A number `digit · 10^exponent` that prints without rounding noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,9 +88,99 @@ impl Log {
     }
 }
 
+/// A linear axis over whole steps of one tick, drawn from pixel `start` to pixel `end`.
+#[derive(Clone, Copy, Debug)]
+pub struct Linear {
+    step: Tick,
+    /// The axis goes from this many steps to that many.
+    steps: (u32, u32),
+    start: f64,
+    end: f64,
+}
+
+impl Linear {
+    /// The shortest axis of at most about `parts` steps around the values, of which what is
+    /// negative or not finite does not count.
+    pub fn around(
+        values: impl IntoIterator<Item = f64>,
+        parts: u32,
+        (start, end): (f64, f64),
+    ) -> Self {
+        let shown = values.into_iter().filter(|v| (0.0..1e9).contains(v));
+        let range = |range: Option<(f64, f64)>, v: f64| {
+            Some(range.map_or((v, v), |(low, high)| (low.min(v), high.max(v))))
+        };
+        let (low, high) = shown.fold(None, range).unwrap_or((0.0, 1.0));
+        // A span at least, or rounding noise would fill the axis.
+        let span = (high - low).max(1e-3).max(high * 1e-3);
+        let step = tick_above(span / f64::from(parts.max(1)));
+        // A value on the edge would be drawn over the frame.
+        let room = 0.03 * span;
+        let first = ((low - room) / step.value()).floor().max(0.0) as u32;
+        let last = ((high + room) / step.value()).ceil() as u32;
+        Self {
+            step,
+            steps: (first, last.max(first + 1)),
+            start,
+            end,
+        }
+    }
+
+    /// The pixel of `value`.
+    pub fn at(&self, value: f64) -> f64 {
+        let (first, last) = self.steps;
+        let part = (value / self.step.value() - f64::from(first)) / f64::from(last - first);
+        self.start + part * (self.end - self.start)
+    }
+
+    /// The pixel and the label of every tick.
+    pub fn ticks(&self) -> impl Iterator<Item = (f64, String)> + use<> {
+        let (axis, (first, last)) = (*self, self.steps);
+        (first..=last)
+            .map(move |n| axis.step.times(n))
+            .map(move |tick| (axis.at(tick.value()), tick.label()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_linear_axis_ends_on_ticks_around_its_values() {
+        let axis = Linear::around([2.13, f64::NAN, 2.9, -1.0], 5, (100.0, 0.0));
+        let ticks: Vec<_> = axis
+            .ticks()
+            .map(|(at, label)| (at.round(), label))
+            .collect();
+        let expected = [(100.0, "2.0"), (80.0, "2.2"), (60.0, "2.4"), (40.0, "2.6")];
+        assert_eq!(
+            ticks[..4],
+            expected.map(|(at, label)| (at, label.to_string()))
+        );
+        assert_eq!(ticks.last(), Some(&(0.0, "3.0".to_string())));
+        assert!((axis.at(2.5) - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_linear_axis_of_one_value_or_none_still_has_a_length() {
+        for values in [
+            vec![],
+            vec![0.0],
+            vec![2.0],
+            vec![9.9e8],
+            vec![f64::INFINITY],
+        ] {
+            let axis = Linear::around(values.clone(), 5, (0.0, 100.0));
+            let at = axis.at(values
+                .first()
+                .copied()
+                .filter(|v| v.is_finite())
+                .unwrap_or(0.5));
+            assert!((0.0..=100.0).contains(&at), "{values:?}: {at}");
+            assert!((2..12).contains(&axis.ticks().count()));
+        }
+    }
 
     #[test]
     fn ticks_are_one_two_five_and_print_exactly() {

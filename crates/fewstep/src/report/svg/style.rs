@@ -18,7 +18,7 @@ const LEARNED: [&str; 9] = [
 
 /// A regular polygon or star around its centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Marker {
+pub struct Marker {
     /// Corners; zero stands for the circle.
     corners: u32,
     /// Rotation from a corner at the top, in turns.
@@ -56,7 +56,8 @@ impl Marker {
     }
 }
 
-const MARKERS: [Marker; 14] = [
+/// The shapes, the plainest first: square, circle, triangle, diamond.
+pub const MARKERS: [Marker; 14] = [
     polygon(4, 0.125),
     polygon(0, 0.0),
     polygon(3, 0.0),
@@ -76,11 +77,14 @@ const MARKERS: [Marker; 14] = [
 /// The look of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Style {
-    colour: &'static str,
-    width: f64,
-    dash: &'static str,
-    marker: Marker,
-    size: f64,
+    pub colour: &'static str,
+    /// Of the line; zero draws none.
+    pub width: f64,
+    /// Lengths of dashes and gaps; empty for a solid line.
+    pub dash: &'static str,
+    pub marker: Marker,
+    /// The radius of the circle of the marker's area; zero draws no marker.
+    pub size: f64,
 }
 
 impl Style {
@@ -121,6 +125,9 @@ impl Style {
             dash,
             ..
         } = self;
+        if *width == 0.0 {
+            return String::new();
+        }
         let points: Vec<_> = points
             .iter()
             .map(|(x, y)| format!("{x:.1},{y:.1}"))
@@ -138,6 +145,9 @@ impl Style {
 
     /// The marker at `(x, y)`, hollow if `open`, around the markup `inside`.
     pub fn marker(&self, x: f64, y: f64, open: bool, inside: &str) -> String {
+        if self.size == 0.0 {
+            return String::new();
+        }
         let (fill, stroke) = if open {
             ("#ffffff", self.colour)
         } else {
