@@ -35,14 +35,22 @@ pub fn tangent(p: &[f64], logits_tangent: &[f64], symbols: usize) -> Vec<f64> {
     out
 }
 
+/// Logits so far below the largest have no probability, which would be below 2e-28: as a gradient it
+/// would soon leave the normal range of f32, where every operation takes a hundred times as long.
+const FAR: f64 = -64.0;
+
 /// Turns a row of logits into probabilities and returns `ln sum exp`.
 pub fn in_place<T: Real>(row: &mut [T]) -> f64 {
     simd::run(
         row,
         #[inline(always)]
         |row| {
-            let top = top(row);
-            row.iter_mut().for_each(|l| *l = (*l - top).exp());
+            let (top, zero, far) = (top(row), T::of(0.0), T::of(FAR));
+            row.iter_mut().for_each(|l| {
+                let below = *l - top;
+                let p = below.exp();
+                *l = if below > far { p } else { zero };
+            });
             let total = sum(
                 row.len(),
                 #[inline(always)]

@@ -15,6 +15,13 @@ const CHUNK: usize = 16 * 1024;
 const SCALE: f64 = 1.595_769_121_605_731;
 const CUBIC: f64 = 0.044_715;
 
+/// `exp(-2 z)` beyond which the tail is zero. It would be 1e-14 there, and its products with gradients
+/// would soon be outside the normal range of f32, where every operation takes a hundred times as
+/// long.
+const FAR: f64 = 1e15;
+/// A gradient below this is zero, for the same reason.
+const TINY: f64 = 1e-30;
+
 /// Which GELU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -35,7 +42,11 @@ impl Form {
                 let square = u * u;
                 let z = scale * u * (one + cubic * square);
                 let e = (-z).exp();
-                let sigma = one / (one + e);
+                let sigma = if e < T::of(FAR) {
+                    one / (one + e)
+                } else {
+                    T::of(0.0)
+                };
                 let dz = scale * (one + T::of(3.0) * cubic * square);
                 // 1 - sigma, without cancellation on one side and overflow on the other.
                 let rest = if e > one { one - sigma } else { e * sigma };
@@ -88,7 +99,11 @@ pub fn chain<T: Real>(form: Form, u: &[T], v: &mut [T]) {
         u,
         v,
         #[inline(always)]
-        |(_, slope), v| *v = *v * slope,
+        |(_, slope), v| {
+            let (product, tiny) = (*v * slope, T::of(TINY));
+            let seen = product > tiny || product < -tiny;
+            *v = if seen { product } else { T::of(0.0) };
+        },
     );
 }
 
