@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "bench" / "peers"
 OURS = "fewstep"
-WORKS = ["dit-small-forward", "dit-small-train", "dag-byte", "dag-bpe"]
+WORKS = ["dit-small-forward", "dit-small-train", "dit-small-sample", "dag-byte", "dag-bpe"]
 LIBRARIES = ["torch", "jax"]
 KEYS = ["peer", "work", "seconds", "best", "peak_bytes", "steps", "version"]
 
@@ -33,10 +33,13 @@ def peers_of(work):
     threads = ["--threads", str(cores())]
     if kind == "dit-small":
         torch = [str(PEERS / "torch_dit.py"), "--work", last, *threads]
-        return [
+        peers = [
             ("pytorch-eager", "torch", torch),
             ("pytorch-compiled", "torch", [*torch, "--compile"]),
         ]
+        if last == "sample":
+            peers.append(("pytorch-eager-lean", "torch", [*torch, "--lean"]))
+        return peers
     torch = [str(PEERS / "torch_dag.py"), last, *threads]
     return [
         ("pytorch-eager", "torch", torch),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Peer: a transformer of the size of MDLM's DiT small, in PyTorch on the CPU.
 
-    torch_dit.py --work forward|train [--length 1024] [--layers 12] [--compile] [--threads 2]
+    torch_dit.py --work forward|train|sample [--length 1024] [--layers 12] [--compile] [--lean]
 
 It is a plain pre-norm transformer, 768 channels, 12 heads, 50258 symbols: no adaLN, no rotary
 embedding and no conditioning on time. A real DiT small does all of that on top, so this peer has
@@ -10,6 +10,9 @@ less to do than a DiT and is the harder one to beat. Attention is PyTorch's fuse
 forward: logits of one sequence, under no_grad.
 train: forward, cross-entropy and backward, without the optimizer's step; `forward_seconds` is the
 part up to the loss, which keeps what backward needs.
+sample: a sequence generated in 16 steps from masks, each position drawn when it is unmasked. As
+most write it, logits and draws are made at every position; with --lean, only at those that are
+unmasked in the step.
 """
 
 import argparse
@@ -23,6 +26,7 @@ from torch import nn
 from harness import measure, report
 
 VOCABULARY, WIDTH, HEADS = 50258, 768, 12
+SAMPLE_STEPS = 16
 
 
 class Block(nn.Module):
@@ -57,9 +61,13 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
+    def features(self, ids):
+        """Symbols [B, L] to what the head sees."""
+        return self.norm(self.blocks(self.embedding(ids)))
+
     def forward(self, ids):
         """Symbols [B, L] to logits [B, L, V]."""
-        return self.head(self.norm(self.blocks(self.embedding(ids))))
+        return self.head(self.features(ids))
 
 
 def time_forward(net, ids, steps, warmup):
@@ -88,13 +96,43 @@ def time_train(net, ids, steps, warmup):
     return seconds, {"forward_seconds": statistics.median(forward_seconds[warmup:])}
 
 
+def draw(logits):
+    """A symbol of each row, the mask never; by exponential clocks, as MDLM does."""
+    logits[..., VOCABULARY - 1] = -1e6
+    p = logits.softmax(-1)
+    return (p / torch.empty_like(p).exponential_()).argmax(-1)
+
+
+def time_sample(net, length, lean, steps, warmup):
+    """Seconds of each generation."""
+    net.requires_grad_(False)
+    mask = VOCABULARY - 1
+
+    def generation():
+        ids = torch.full((1, length), mask)
+        for k in range(SAMPLE_STEPS):
+            keep = 1 - 1 / (SAMPLE_STEPS - k)
+            moves = (ids == mask) & (torch.rand(1, length) >= keep)
+            if lean:
+                ids[moves] = draw(net.head(net.features(ids)[moves]))
+            else:
+                ids = torch.where(moves, draw(net(ids)), ids)
+
+    def step():
+        with torch.no_grad():
+            generation()
+
+    return measure(step, steps, warmup), {}
+
+
 def arguments():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", choices=["forward", "train"], required=True)
+    parser.add_argument("--work", choices=["forward", "train", "sample"], required=True)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--lean", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=1)
@@ -110,9 +148,14 @@ def main():
     ids = torch.randint(0, VOCABULARY, (1, args.length))
     if args.compile:
         net.compile()
-    timed = time_forward if args.work == "forward" else time_train
-    seconds, more = timed(net, ids, args.steps, args.warmup)
+    if args.work == "sample":
+        seconds, more = time_sample(net, args.length, args.lean, args.steps, args.warmup)
+    else:
+        timed = time_forward if args.work == "forward" else time_train
+        seconds, more = timed(net, ids, args.steps, args.warmup)
     peer = "pytorch-compiled" if args.compile else "pytorch-eager"
+    if args.lean:
+        peer += "-lean"
     sizes = {"length": args.length, "layers": args.layers, "threads": args.threads}
     report(peer, f"dit-small-{args.work}", seconds, torch.__version__, **sizes, **more)
 

@@ -2,15 +2,26 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::sequence::{
     Model,
-    sampler::{Decoding, State},
+    sampler::{Decoding, Kernel, State},
     trace::Recording,
 };
 use fewstep_ctmc::Grid;
 
 use crate::{Failure, parse, watch::Screen};
+
+/// The kernel of a step.
+#[derive(Clone, Copy, ValueEnum)]
+enum KernelName {
+    /// The bridge averaged over the prediction
+    Average,
+    /// DUO's ancestral step, with the prediction put into the bridge
+    Ancestral,
+    /// A first-order step with the rate of its start
+    Euler,
+}
 
 /// Arguments of every command that generates.
 #[derive(ClapArgs)]
@@ -30,6 +41,12 @@ pub struct Generation {
     /// Multiplies the correction; 0 is the denoiser alone
     #[arg(long, default_value_t = 1.0, value_parser = parse::number)]
     gain: f64,
+    /// Kernel of a step
+    #[arg(long, value_enum, default_value = "average")]
+    kernel: KernelName,
+    /// Take the likeliest symbol in the last step instead of a draw, as DUO's noise removal
+    #[arg(long)]
+    greedy_tail: bool,
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -64,6 +81,12 @@ impl Generation {
     pub fn decoding(&self, model: &Model) -> Decoding {
         Decoding {
             temperature: self.temperature,
+            kernel: match self.kernel {
+                KernelName::Average => Kernel::Average,
+                KernelName::Ancestral => Kernel::Ancestral,
+                KernelName::Euler => Kernel::Euler,
+            },
+            greedy_tail: self.greedy_tail,
             steps: model.corrected(),
             ..Decoding::default()
         }

@@ -7,6 +7,7 @@ mod audit;
 mod bench;
 mod data;
 mod doctor;
+mod eval;
 mod fill;
 mod generation;
 mod parse;
@@ -14,6 +15,7 @@ mod potts;
 mod progress;
 mod run_dir;
 mod sample;
+mod text;
 mod train;
 mod verify;
 mod watch;
@@ -41,6 +43,8 @@ enum Command {
     Verify(verify::Args),
     /// Train on an enumerable target and compute the exact law of the few-step sampler
     Potts(Box<potts::Args>),
+    /// Train, accelerate, sample and measure on the built-in language, in one command
+    Text(Box<text::Args>),
     /// Train a denoiser
     Train(Box<train::TrainArgs>),
     /// Train the average generator on top of a denoiser, to need fewer steps
@@ -49,8 +53,8 @@ enum Command {
     Sample(sample::SampleArgs),
     /// Write what is missing in a text
     Fill(fill::Args),
-    /// Measure generated sequences against the law of the data
-    Eval(sample::EvalArgs),
+    /// Measure generated sequences: likelihood and variety
+    Eval(eval::Args),
     /// Turn text into symbols to train on
     Data(Box<data::Args>),
     /// Test whether draws follow their laws: ours, or another program's
@@ -85,11 +89,12 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Verify(args) => verify::run(&args),
         Command::Potts(args) => potts::run(&args),
+        Command::Text(args) => text::run(&args),
         Command::Train(args) => train::train(&args),
         Command::Accelerate(args) => train::accelerate(&args),
         Command::Sample(args) => sample::sample(&args),
         Command::Fill(args) => fill::run(&args),
-        Command::Eval(args) => sample::eval(&args),
+        Command::Eval(args) => eval::run(&args),
         Command::Data(args) => data::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -64,6 +64,9 @@ struct Common {
     /// Seconds between two saved states; what was done since is lost when the program is killed
     #[arg(long, default_value_t = 30)]
     save_seconds: u64,
+    /// Steps between two measurements of the bound, the identity's residual and a few samples
+    #[arg(long, default_value_t = 500)]
+    look_every: u64,
 }
 
 impl Common {
@@ -137,11 +140,20 @@ impl From<PredictionName> for Prediction {
 
 /// What is regressed.
 #[derive(Clone, Copy, ValueEnum)]
-enum TargetName {
+pub enum TargetName {
     /// The signed linear target, unbiased under one draw
     Linear,
     /// The paper's shifted probability
     Paper,
+}
+
+impl From<TargetName> for Target {
+    fn from(name: TargetName) -> Self {
+        match name {
+            TargetName::Linear => Self::Linear,
+            TargetName::Paper => Self::Shifted,
+        }
+    }
 }
 
 /// Arguments of `fewstep accelerate`.
@@ -149,9 +161,15 @@ enum TargetName {
 pub struct AccelerateArgs {
     #[command(flatten)]
     common: Common,
-    /// The run of `fewstep train` to accelerate
+    /// The run of `fewstep train`, or a checkpoint of MDLM, SDTT or DUO, to accelerate
     #[arg(long)]
     from: PathBuf,
+    /// Token shards to train on, if not the run's
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Positions of a sequence, if not the run's
+    #[arg(long)]
+    length: Option<usize>,
     /// The chain, if it is not the run's: a uniform-state denoiser serves the uniform chain too
     #[arg(long, value_enum)]
     chain: Option<ChainName>,
@@ -206,19 +224,19 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
 
 /// Trains the average generator on top of a denoiser.
 pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
-    let from = Setting::load(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
+    let from = Setting::of(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
     let setting = Setting {
         chain: args.chain.map_or(from.chain, Chain::from),
-        data: from.data,
-        sizes: from.sizes,
+        data: args.data.clone().map_or(from.data, Data::Shards),
+        sizes: Sizes {
+            length: args.length.unwrap_or(from.sizes.length),
+            ..from.sizes
+        },
         prediction: from.prediction,
         optimization: args.common.optimization(1000),
         acceleration: Some(Acceleration {
             from: args.from.clone(),
-            target: match args.objective {
-                TargetName::Linear => Target::Linear,
-                TargetName::Paper => Target::Shifted,
-            },
+            target: args.objective.into(),
             head_only: !args.full,
             correction: args.correction,
             pairs: if args.logit_normal {
@@ -240,12 +258,16 @@ fn run(common: &Common, setting: Setting) -> Result<(), Failure> {
     let trainer = Trainer::open(&common.out, setting, common.resume)
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let progress = Progress::new(None)?;
-    let outcome = trainer.run(&progress, Duration::from_secs(common.save_seconds));
+    let outcome = trainer.run(
+        &progress,
+        (Duration::from_secs(common.save_seconds), common.look_every),
+    );
     let Outcome {
         steps,
         stopped,
         bound,
         exact,
+        ..
     } = outcome.map_err(|e| Failure::Failed(e.to_string()))?;
     let exact = exact.map_or_else(String::new, |e| format!(", the exact one's {e:.4}"));
     println!(

@@ -81,10 +81,12 @@ fn the_built_in_language_from_training_to_numbers() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let steps: Vec<u64> = rows
+    let names: Vec<&str> = rows[..3]
         .iter()
-        .map(|row| row["nfe"].as_u64().unwrap())
+        .map(|row| row["name"].as_str().unwrap())
         .collect();
+    assert_eq!(names, ["data", "unigram", "bigram"]);
+    let steps: Vec<u64> = rows.iter().filter_map(|row| row["nfe"].as_u64()).collect();
     assert_eq!(steps, [1, 1, 4, 4]);
     assert!(
         rows.iter()
@@ -141,7 +143,9 @@ fn a_file_of_text_from_data_to_filled_gaps() {
         "the model holds 16",
     );
     refused(dir, &["fill", "Ж{2}", "--from", "run"], "Ж");
-    refused(dir, &["eval", "--from", "run"], "no known law");
+    let numbers = done(dir, "eval --from run --steps 2 --samples 4");
+    assert!(numbers.contains("fitted to the training data"), "{numbers}");
+    assert_eq!(numbers.lines().count(), 7, "{numbers}");
     refused(dir, &["sample", "--from", "run", "--steps", "0"], "0");
     refused(
         dir,
@@ -161,7 +165,7 @@ fn a_file_of_text_from_data_to_filled_gaps() {
     let both = ["--from", "run", "--grid", "0,1", "--steps", "3"];
     refused(dir, &[&["sample"], &both[..]].concat(), "--steps");
     refused(dir, &["sample", "--from", "nowhere"], "nowhere");
-    refused(dir, &["sample", "--from", "data"], "run.json");
+    refused(dir, &["sample", "--from", "data"], "model.safetensors");
     refused(
         dir,
         &["train", "--out", "run", "--data", "data"],
@@ -202,6 +206,77 @@ fn a_file_of_text_from_data_to_filled_gaps() {
     );
     fs::write(dir.join("run/model.safetensors"), "broken").unwrap();
     refused(dir, &["sample", "--from", "run"], "model.safetensors");
+}
+
+/// A checkpoint with DUO's names and config is sampled and accelerated as it is: on its own process
+/// and on the mixture chain.
+#[test]
+fn a_duo_checkpoint_accelerates_without_conversion() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/golden/dit-duo");
+    fs::create_dir(dir.join("duo")).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(golden.join(file), dir.join("duo").join(file)).unwrap();
+    }
+    fs::write(dir.join("a.txt"), "abc cab ".repeat(200)).unwrap();
+    done(dir, "data a.txt --out data --tokenizer char");
+    let lines = done(dir, "sample --from duo --steps 2 -n 2");
+    assert_eq!(lines.lines().filter(|l| !l.is_empty()).count(), 2);
+    let how = "--from duo --data data --length 8 --steps 4 --batch 2 --correction 8 --warmup 1";
+    for (chain, out) in [("", "own"), ("--chain uniform", "mixture")] {
+        let said = done(dir, &format!("accelerate {how} {chain} --out {out}"));
+        assert!(said.contains("after 4 steps"), "{said}");
+        let run = fs::read_to_string(dir.join(out).join("run.json")).unwrap();
+        assert!(run.contains("\"prediction\": \"posterior\""), "{run}");
+        // At gain 0 its own process is the checkpoint's.
+        let plain = done(
+            dir,
+            &format!("sample --from {out} --steps 3 -n 2 --json --gain 0"),
+        );
+        let fast = done(
+            dir,
+            &format!("sample --from {out} --steps 3 -n 2 --json --gain 3"),
+        );
+        assert!(plain != fast, "the correction does something");
+    }
+    refused(
+        dir,
+        &["accelerate", "--from", "duo", "--out", "x"],
+        "--data",
+    );
+    refused(
+        dir,
+        &[
+            "accelerate",
+            "--from",
+            "duo",
+            "--data",
+            "data",
+            "--out",
+            "x",
+            "--chain",
+            "masked",
+        ],
+        "mask",
+    );
+    let words = "abcdefghijklmnopqrstuvwxyz ".repeat(50);
+    fs::write(dir.join("b.txt"), words).unwrap();
+    done(dir, "data b.txt --out more --tokenizer char");
+    refused(
+        dir,
+        &[
+            "accelerate",
+            "--from",
+            "duo",
+            "--data",
+            "more",
+            "--out",
+            "x",
+        ],
+        "symbols",
+    );
+    assert!(!dir.join("x").exists(), "nothing is left of a refusal");
 }
 
 /// Twenty kills at odd moments, and the files of a run that was left alone.

@@ -6,15 +6,14 @@
 use std::time::Instant;
 
 use fewstep_ctmc::{
-    Path, Process, Schedule, Source,
-    random::{Key, Purpose, index, quantile, uniform},
+    Grid, Path, Process, Schedule, Source,
+    random::{Key, Purpose, index, uniform},
 };
 use fewstep_nn::{
     AdamW, Adaptation, Batch, Error, Gradient, Learner, Network, Rows, Want,
     dit::{Config, Dit, Layout, Pass, Step, TimeInput},
     kernel::{View, matmul},
     optim::{Settings, clip},
-    softmax,
 };
 
 use crate::{
@@ -23,6 +22,7 @@ use crate::{
         Examples,
         average::{self, Loss, Method, Passes},
         base,
+        sampler::{Decoding, generate},
     },
 };
 
@@ -37,7 +37,7 @@ pub enum Work {
     DitSmallTangent,
     /// Its cross-entropy at every position, and the gradient of every parameter.
     DitSmallTrain,
-    /// One sampling step of it with half of the positions masked.
+    /// A sequence of it generated in 16 steps from masks.
     DitSmallSample,
     /// A training step of the average generator, byte sizes: 257 symbols, 256 channels, 6 blocks,
     /// 8 heads, 256 positions, 16 sequences.
@@ -45,6 +45,9 @@ pub enum Work {
     /// The same with 50258 symbols, 256 channels, 4 blocks, 4 heads, 128 positions, 4 sequences.
     DagBpe,
 }
+
+/// Steps of a generation.
+const SAMPLE_STEPS: usize = 16;
 
 /// All works, in the order they are shown.
 pub const WORKS: [Work; 7] = [
@@ -262,29 +265,25 @@ fn train(config: Config) -> Result<Prepared, Error> {
     Ok((Box::new(step), Some(length), operations))
 }
 
+/// A generation from nothing but masks.
 fn sample(config: Config) -> Result<Prepared, Error> {
     let net = network(config)?;
-    let length = net.config().length;
-    let mut x = tokens(net.config(), length);
-    let hidden: Vec<usize> = (0..length).step_by(2).collect();
-    let mask = net.config().vocabulary - 1;
-    hidden.iter().for_each(|&row| x[row] = mask);
-    let operations = operations(net.config(), length, length, hidden.len());
-    let mut pass = Pass::default();
-    let key = Key::new(0, Purpose::Check);
+    let (length, mask) = (net.config().length, net.config().vocabulary - 1);
+    let process = Process::Mixture(Source::Masked);
+    let wrong = |error: fewstep_ctmc::Error| Error::Config(error.to_string());
+    let path = Path::new(Schedule::Linear, process, mask).map_err(wrong)?;
+    let grid = Grid::uniform(SAMPLE_STEPS).map_err(wrong)?;
+    // Every position goes through the head once, when it is unmasked.
+    let operations = operations(net.config(), SAMPLE_STEPS * length, length, length);
+    let how = Decoding {
+        steps: false,
+        ..Decoding::default()
+    };
+    let mut seed = 0;
     let step = move || {
-        let batch = Batch {
-            x: &x,
-            t: &[0.5],
-            r: &[0.6],
-        };
-        net.evaluate(batch, Want::default(), &mut pass);
-        let drawn = net.visit(&pass, Rows::plain(&hidden), |row, logits| {
-            softmax::in_place(logits.value);
-            let p: Vec<f64> = logits.value.iter().map(|&p| f64::from(p)).collect();
-            quantile(&p, uniform(&mut key.at(0, row as u64)))
-        });
-        std::hint::black_box(drawn);
+        seed += 1;
+        let sizes = (1, length, 1);
+        std::hint::black_box(generate(&net, &path, &grid, &how, sizes, seed));
     };
     Ok((Box::new(step), Some(length), operations))
 }

@@ -10,7 +10,7 @@ use fewstep::{
         Acceleration, Chain, Data, Optimization, Oracle, Pairs, Prediction, Setting, Sizes, Target,
         Trainer,
         evaluate::{quality, unigram_entropy},
-        sampler::{Decoding, State, generate, sample},
+        sampler::{Decoding, Kernel, State, generate, sample},
     },
 };
 use fewstep_ctmc::{Grid, Language, Path};
@@ -81,6 +81,37 @@ fn many_steps_of_an_oracle_draw_the_language() {
             "{chain:?} {found:?} {own}"
         );
     }
+}
+
+/// The other kernels tend to the same chain, and a greedy tail does not draw.
+#[test]
+fn every_kernel_draws_the_language_in_many_steps() {
+    for (chain, kernel) in [
+        (Chain::UniformState, Kernel::Ancestral),
+        (Chain::UniformState, Kernel::Euler),
+        (Chain::Uniform, Kernel::Euler),
+    ] {
+        let oracle = oracle(chain);
+        let grid = Grid::uniform(1024).unwrap();
+        let how = Decoding {
+            kernel,
+            ..Decoding::default()
+        };
+        let sizes = (COUNT, LENGTH, 500);
+        let x = generate(&oracle, &oracle.path, &grid, &how, sizes, 11).0;
+        let (chi, freedom) = chi_square(&oracle.language, &x, 3);
+        let most = freedom + 4.0 * (2.0 * freedom).sqrt();
+        assert!(chi < most, "{chain:?} {kernel:?}: {chi} of {freedom}");
+    }
+    let oracle = oracle(Chain::Masked);
+    let how = Decoding {
+        greedy_tail: true,
+        ..Decoding::default()
+    };
+    let one = Grid::uniform(1).unwrap();
+    let x = generate(&oracle, &oracle.path, &one, &how, (3, LENGTH, 3), 11).0;
+    // From nothing but masks in one step, every sequence is the likeliest symbols.
+    assert_eq!(x[..LENGTH], x[LENGTH..2 * LENGTH]);
 }
 
 /// With two steps it does not, by far: the test can fail.
@@ -227,11 +258,11 @@ fn runs_go_on_where_they_stopped() {
         let whole = dir.path().join(format!("whole-{accelerated}"));
         let parts = dir.path().join(format!("parts-{accelerated}"));
         let trainer = Trainer::open(&whole, base.clone(), false).unwrap();
-        let outcome = trainer.run(&Silent, hour).unwrap();
+        let outcome = trainer.run(&Silent, (hour, 5)).unwrap();
         assert!(!outcome.stopped && outcome.bound.is_finite());
         for stop in [3, 1, 5, 100] {
             let trainer = Trainer::open(&parts, base.clone(), true).unwrap();
-            trainer.run(&Until(stop.into()), hour).unwrap();
+            trainer.run(&Until(stop.into()), (hour, 5)).unwrap();
         }
         for file in ["model.safetensors", "state.safetensors", "run.json"] {
             let read = |dir: &std::path::Path| std::fs::read(dir.join(file)).unwrap();
@@ -252,7 +283,7 @@ fn denoisers_learn() {
         let dir = tempfile::tempdir().unwrap();
         let mut wanted = setting(chain);
         let first = Trainer::open(&dir.path().join("a"), wanted.clone(), false).unwrap();
-        let early = first.run(&Silent, Duration::MAX).unwrap();
+        let early = first.run(&Silent, (Duration::MAX, u64::MAX)).unwrap();
         wanted.optimization = Optimization {
             steps: 800,
             batch: 16,
@@ -260,7 +291,7 @@ fn denoisers_learn() {
             ..wanted.optimization
         };
         let second = Trainer::open(&dir.path().join("b"), wanted, false).unwrap();
-        let late = second.run(&Silent, Duration::MAX).unwrap();
+        let late = second.run(&Silent, (Duration::MAX, u64::MAX)).unwrap();
         let exact = late.exact.unwrap();
         assert_eq!(early.exact, Some(exact));
         let (from, to) = (early.bound - exact, late.bound - exact);

@@ -2,11 +2,22 @@
 
 use fewstep_ctmc::{
     Language,
+    language::Fit,
     random::{Key, Purpose, index},
 };
 
 use super::{Data, RunError};
 use crate::data::{Dataset, Split, Tokenizer};
+
+/// A language is fitted to data of at most so many symbols, with so many hidden states, on so much
+/// of the training text, in so many rounds.
+const FITTED_SYMBOLS: usize = 512;
+const FITTED_STATES: usize = 48;
+const FITTED_TOKENS: usize = 50_000;
+const FITTED_ROUNDS: usize = 25;
+
+/// How the symbols of a small built-in language are shown.
+const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
 
 /// Sequences by number: training never ends, validation is the same every time.
 pub enum Corpus {
@@ -14,6 +25,8 @@ pub enum Corpus {
     Language(Language),
     /// Blocks of token shards.
     Shards(Box<Dataset>),
+    /// No sequences: so many symbols, and how they are read.
+    Nothing(usize, Option<Tokenizer>),
 }
 
 /// What the sequences are for.
@@ -37,6 +50,10 @@ impl Corpus {
                 *symbols, *states, *seed,
             )?)),
             Data::Shards(dir) => Ok(Self::Shards(Box::new(Dataset::open(dir)?))),
+            Data::Nothing { symbols, tokenizer } => {
+                let tokenizer = tokenizer.as_deref().map(Tokenizer::named).transpose()?;
+                Ok(Self::Nothing(*symbols, tokenizer))
+            }
         }
     }
 
@@ -45,6 +62,7 @@ impl Corpus {
         match self {
             Self::Language(language) => language.symbols(),
             Self::Shards(dataset) => dataset.tokenizer().vocabulary(),
+            Self::Nothing(symbols, _) => *symbols,
         }
     }
 
@@ -52,8 +70,30 @@ impl Corpus {
     pub fn language(&self) -> Option<&Language> {
         match self {
             Self::Language(language) => Some(language),
-            Self::Shards(_) => None,
+            Self::Shards(_) | Self::Nothing(..) => None,
         }
+    }
+
+    /// A language to judge samples of `length` by: the law of the data, or one fitted to them if they
+    /// have few symbols; and whether it is the law.
+    pub fn judge(&self, length: usize) -> Result<Option<(Language, bool)>, RunError> {
+        if let Some(language) = self.language() {
+            return Ok(Some((language.clone(), true)));
+        }
+        let dataset = match self {
+            Self::Shards(dataset) if self.symbols() <= FITTED_SYMBOLS => dataset,
+            _ => return Ok(None),
+        };
+        let symbols = dataset.tokenizer().vocabulary();
+        let count = FITTED_TOKENS.div_ceil(length);
+        let all = self.sequences(Use::Training(u64::MAX, 0), count, length)?;
+        let sequences: Vec<&[usize]> = all.chunks_exact(length).collect();
+        let fit = Fit {
+            iterations: FITTED_ROUNDS,
+            ..Fit::new(symbols, FITTED_STATES)
+        };
+        let (language, _) = Language::fit(&sequences, fit, |_, _| {})?;
+        Ok(Some((language, false)))
     }
 
     /// The tokenizer, where the data are text.
@@ -61,15 +101,20 @@ impl Corpus {
         match self {
             Self::Language(_) => None,
             Self::Shards(dataset) => Some(dataset.tokenizer()),
+            Self::Nothing(_, tokenizer) => tokenizer.as_ref(),
         }
     }
 
-    /// A sequence as a person reads it: text, or the numbers of symbols.
+    /// A sequence as a person reads it: text, or letters for the symbols, or their numbers.
     pub fn show(&self, sequence: &[usize]) -> String {
         match self.tokenizer() {
             Some(tokenizer) => {
                 let tokens: Vec<u32> = sequence.iter().map(|&s| s as u32).collect();
                 tokenizer.decode(&tokens)
+            }
+            None if self.symbols() <= LETTERS.len() => {
+                let letter = |&s: &usize| LETTERS.get(s).map_or('?', |&b| char::from(b));
+                sequence.iter().map(letter).collect()
             }
             None => {
                 let numbers: Vec<String> = sequence.iter().map(usize::to_string).collect();
@@ -94,6 +139,9 @@ impl Corpus {
             Self::Language(language) => Ok((0..count as u64)
                 .flat_map(|i| language.sample(length, &mut key.at(step, i)))
                 .collect()),
+            Self::Nothing(..) => Err(RunError::Refused(
+                "the checkpoint came without data; give --data".into(),
+            )),
             Self::Shards(dataset) => {
                 let blocks = dataset.blocks(split, length)?;
                 if blocks == 0 {

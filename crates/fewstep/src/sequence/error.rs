@@ -29,8 +29,8 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
-    /// A run's setting could not be understood.
-    #[error("{} is no setting of a run: {reason}", file.display())]
+    /// A file of a run could not be understood.
+    #[error("{} is not what a run writes there: {reason}", file.display())]
     Setting {
         /// The file.
         file: PathBuf,
@@ -62,6 +62,15 @@ impl RunError {
     pub fn read(file: &Path) -> impl FnOnce(io::Error) -> Self {
         let file = file.to_path_buf();
         |source| Self::Read { file, source }
+    }
+
+    /// Of a file that does not hold what it should.
+    pub fn setting(file: &Path) -> impl FnOnce(serde_json::Error) -> Self {
+        let file = file.to_path_buf();
+        move |error| Self::Setting {
+            file,
+            reason: error.to_string(),
+        }
     }
 
     /// Of a file that was written.

@@ -1,6 +1,8 @@
-//! Numbers about generated sequences that nothing but the language itself has to judge.
+//! Numbers about generated sequences: how likely they are under a language, known or fitted to the
+//! data, and how varied they are. A low likelihood alone can be bought by repeating oneself, so the
+//! two belong together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fewstep_ctmc::Language;
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,42 @@ pub struct Quality {
     pub bigram: f64,
     /// The share of pairs of neighbours that are different from all others.
     pub distinct: f64,
+}
+
+/// How varied a set of sequences is; needs no judge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Diversity {
+    /// Entropy of a sequence's own symbol frequencies, in nats, mean over sequences (DUO's).
+    pub entropy: f64,
+    /// The share of runs of one, two and three symbols that are different from all others.
+    pub distinct: [f64; 3],
+    /// The share of runs of four symbols that stood in the same sequence before.
+    pub repetition: f64,
+}
+
+/// The variety of sequences of `length`, one after the other.
+pub fn diversity(sequences: &[usize], length: usize) -> Diversity {
+    let each = || sequences.chunks_exact(length);
+    let count = each().len().max(1) as f64;
+    let share = |new: usize, all: usize| new as f64 / all.max(1) as f64;
+    let distinct = [1, 2, 3].map(|n| {
+        let runs = || each().flat_map(move |x| x.windows(n));
+        let kinds: HashSet<&[usize]> = runs().collect();
+        share(kinds.len(), runs().count())
+    });
+    let (mut again, mut all) = (0, 0);
+    for x in each() {
+        let mut seen = HashSet::new();
+        for run in x.windows(4) {
+            again += usize::from(!seen.insert(run));
+            all += 1;
+        }
+    }
+    Diversity {
+        entropy: each().map(unigram_entropy).sum::<f64>() / count,
+        distinct,
+        repetition: share(again, all),
+    }
 }
 
 /// Measures sequences of `length`, one after the other.
@@ -68,4 +106,20 @@ pub fn unigram_entropy(x: &[usize]) -> f64 {
         .iter()
         .map(|&c| -(c as f64 / n) * (c as f64 / n).ln())
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variety_is_counted() {
+        let x = [1, 2, 1, 2, 1, 2, 3, 4, 5, 6, 7, 8];
+        let found = diversity(&x, 6);
+        // 8 symbols of 12, 7 pairs of 10, 6 triples of 8; of six runs of four, 1212 comes again.
+        assert_eq!(found.distinct, [8.0 / 12.0, 7.0 / 10.0, 6.0 / 8.0]);
+        assert_eq!(found.repetition, 1.0 / 6.0);
+        let wanted = (2f64.ln() + 6f64.ln()) / 2.0;
+        assert!((found.entropy - wanted).abs() < 1e-12);
+    }
 }

@@ -9,7 +9,7 @@ use fewstep_nn::{
 };
 
 use super::{
-    Corpus, Denoiser, RunError, Setting,
+    Chain, Corpus, Denoiser, RunError, Setting,
     sampler::{Decoding, State, watched},
 };
 
@@ -29,12 +29,11 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens the run in `from`.
+    /// Opens the run or checkpoint in `from`.
     pub fn open(from: &FilePath) -> Result<Self, RunError> {
-        let setting = Setting::load(from)?;
+        let setting = Setting::of(from)?;
         let corpus = Corpus::open(&setting.data)?;
-        let path = setting.chain.path(corpus.symbols())?;
-        let network = load(from, &path)?;
+        let (network, path) = load(from, setting.chain, &corpus)?;
         Ok(Self {
             denoiser: Denoiser::new(network, setting.prediction, &path),
             path,
@@ -78,27 +77,23 @@ impl Model {
     }
 }
 
-/// The network of a run or checkpoint, which must fit the path.
-pub(super) fn load(from: &FilePath, path: &Path) -> Result<Dit<f32>, RunError> {
+/// The network of a run or checkpoint and its path on a chain. It may know symbols that the data
+/// do not have, as DUO's padding, but not the other way.
+pub(super) fn load(
+    from: &FilePath,
+    chain: Chain,
+    corpus: &Corpus,
+) -> Result<(Dit<f32>, Path), RunError> {
     let loaded = checkpoint::load::<f32>(from, &Options::default())?;
-    let (config, wanted) = (&loaded.config, (path.state_symbols(), path.mask()));
-    if (config.vocabulary, config.mask) != wanted {
+    let path = chain.path_of(&loaded.config)?;
+    if path.symbols() < corpus.symbols() {
         return Err(RunError::Refused(format!(
-            "{} is a network over {} symbols{}, the data have {}{}",
+            "{} is a network over {} symbols, the data have {}; prepare them with its tokenizer",
             from.display(),
-            config.vocabulary,
-            describe(config.mask),
-            wanted.0,
-            describe(wanted.1),
+            path.symbols(),
+            corpus.symbols(),
         )));
     }
-    Ok(Dit::from_parameters(loaded.config, loaded.parameters)?)
-}
-
-fn describe(mask: Option<usize>) -> &'static str {
-    if mask.is_some() {
-        " with a mask"
-    } else {
-        " without a mask"
-    }
+    let network = Dit::from_parameters(loaded.config, loaded.parameters)?;
+    Ok((network, path))
 }

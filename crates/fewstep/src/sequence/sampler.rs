@@ -9,10 +9,23 @@
 //! the batch, its order and the number of threads.
 
 use fewstep_ctmc::{
-    Grid, Path, Process,
+    Grid, Path, Process, duo,
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
+
+/// The kernel of a step, given the predicted law of a coordinate's data symbol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kernel {
+    /// The bridge averaged over the prediction: eq. sampler-step on the mixture path, eq. duo-U.
+    #[default]
+    Average,
+    /// DUO's: the prediction put into the bridge of the uniform-state process
+    /// ([`duo::ancestral_row`]). On the mixture path, whose bridge is linear in it, the average.
+    Ancestral,
+    /// `delta + (r - t) Q_t` with the rate of the start, cut where it would leave the simplex.
+    Euler,
+}
 
 /// How predictions are turned into draws.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +37,10 @@ pub struct Decoding {
     pub nucleus: f64,
     /// Whether the network is given the end of the step; a denoiser is not.
     pub steps: bool,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Whether the last step takes the likeliest symbol instead of a draw.
+    pub greedy_tail: bool,
 }
 
 impl Default for Decoding {
@@ -32,6 +49,8 @@ impl Default for Decoding {
             temperature: 1.0,
             nucleus: 1.0,
             steps: true,
+            kernel: Kernel::Average,
+            greedy_tail: false,
         }
     }
 }
@@ -172,7 +191,11 @@ fn step<T: Real, N: Network<T>>(
                 .collect::<Vec<f64>>()
         })
         .collect();
-    let keep = path.schedule().survival(r) / path.schedule().survival(t);
+    let keep = match decoding.kernel {
+        Kernel::Euler => (1.0 - (r - t) * path.schedule().lambda(t)).max(0.0),
+        _ => path.schedule().survival(r) / path.schedule().survival(t),
+    };
+    let last = r >= 1.0 && decoding.greedy_tail;
     let mixture = matches!(path.process(), Process::Mixture(_));
     let moves = |row: &usize| {
         let stays = mixture && levels[*row] < keep;
@@ -198,12 +221,21 @@ fn step<T: Real, N: Network<T>>(
     let symbols = network.visit(pass, Rows::plain(&rows), |at, logits| {
         let row = rows[at];
         let p = predicted(path.symbols(), decoding, logits.value);
-        if mixture {
+        if last {
+            likeliest(&p)
+        } else if mixture {
             // The level is uniform beyond `keep` once it is known to be there.
             quantile(&p, (levels[row] - keep) / (1.0 - keep))
         } else {
             let mut law = vec![0.0; p.len()];
-            path.step_row(t, r, state.x[row], &p, &mut law);
+            let x = state.x[row];
+            match decoding.kernel {
+                Kernel::Average => path.step_row(t, r, x, &p, &mut law),
+                Kernel::Ancestral => {
+                    duo::ancestral_row(path.schedule(), t, r, x, &p, &mut law);
+                }
+                Kernel::Euler => euler_row(path, (t, r), x, &p, &mut law),
+            }
             quantile(&law, levels[row])
         }
     });
@@ -211,6 +243,23 @@ fn step<T: Real, N: Network<T>>(
         state.x[row] = symbol;
         state.drawn[row] = true;
     }
+}
+
+/// A step of `delta + (r - t) Q_t`, scaled down to the simplex if it leaves it.
+fn euler_row(path: &Path, (t, r): (f64, f64), x: usize, p: &[f64], law: &mut [f64]) {
+    path.rate_row(path.schedule().level(t), x, p, law);
+    let pace = (r - t) * path.schedule().lambda(t);
+    law[x] = 0.0;
+    let out: f64 = pace * law.iter().sum::<f64>();
+    let scale = pace / out.max(1.0);
+    law.iter_mut().for_each(|q| *q *= scale);
+    law[x] = (1.0 - out).max(0.0);
+}
+
+/// The first of the likeliest symbols.
+fn likeliest(p: &[f64]) -> usize {
+    let better = |best: usize, z: usize| if p[z] > p[best] { z } else { best };
+    (0..p.len()).fold(0, better)
 }
 
 /// The law of a data symbol from its logits, in f64.

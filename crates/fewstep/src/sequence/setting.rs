@@ -5,7 +5,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use fewstep_ctmc::{Path, Process, Schedule, Source};
 use fewstep_nn::{
-    Adaptation,
+    Adaptation, checkpoint,
     dit::{Config, Step, TimeInput},
 };
 use serde::{Deserialize, Serialize};
@@ -40,12 +40,42 @@ impl Chain {
     /// The path over `symbols` data symbols. The uniform-state bound has no limit at pure noise, so
     /// that process keeps a thousandth of signal there, as DUO does.
     pub fn path(self, symbols: usize) -> Result<Path, RunError> {
-        let (schedule, process) = match self {
-            Self::Masked => (Schedule::Linear, Process::Mixture(Source::Masked)),
-            Self::Uniform => (Schedule::Linear, Process::Mixture(Source::Uniform)),
-            Self::UniformState => (Schedule::LogLinear { eps: 1e-3 }, Process::UniformState),
+        let schedule = match self {
+            Self::Masked | Self::Uniform => Schedule::Linear,
+            Self::UniformState => Schedule::LogLinear { eps: 1e-3 },
         };
-        Ok(Path::new(schedule, process, symbols)?)
+        Ok(Path::new(schedule, self.process(), symbols)?)
+    }
+
+    fn process(self) -> Process {
+        match self {
+            Self::Masked => Process::Mixture(Source::Masked),
+            Self::Uniform => Process::Mixture(Source::Uniform),
+            Self::UniformState => Process::UniformState,
+        }
+    }
+
+    /// The path that a network walks: over its own symbols, at the noise levels that its time input
+    /// stands for. A network that is told `sigma` was trained on the log-linear schedule, whatever
+    /// chain it is put on afterwards.
+    pub fn path_of(self, config: &Config) -> Result<Path, RunError> {
+        let masked = self == Self::Masked;
+        if config.mask.is_some() != masked {
+            return Err(RunError::Refused(format!(
+                "the chain {} is {} a mask, the network is {} one",
+                self.name(),
+                if masked { "with" } else { "without" },
+                if masked { "without" } else { "with" },
+            )));
+        }
+        let symbols = config.vocabulary - usize::from(masked);
+        match config.time {
+            TimeInput::Sigma { eps } => {
+                let schedule = Schedule::LogLinear { eps };
+                Ok(Path::new(schedule, self.process(), symbols)?)
+            }
+            _ => self.path(symbols),
+        }
     }
 }
 
@@ -64,6 +94,14 @@ pub enum Data {
     },
     /// A directory of token shards.
     Shards(PathBuf),
+    /// None: a checkpoint that came without, whose symbols are shown by the named tokenizer, or as
+    /// numbers.
+    Nothing {
+        /// Symbols.
+        symbols: usize,
+        /// The tokenizer.
+        tokenizer: Option<String>,
+    },
 }
 
 /// The sizes of the network.
@@ -117,6 +155,20 @@ pub struct Optimization {
     pub clip: f64,
     /// Seed of data, noise and initial weights.
     pub seed: u64,
+}
+
+impl Default for Optimization {
+    fn default() -> Self {
+        Self {
+            steps: 2000,
+            batch: 16,
+            rate: 1e-3,
+            warmup: 100,
+            ema: 0.999,
+            clip: 1.0,
+            seed: 0,
+        }
+    }
 }
 
 /// What is regressed in an acceleration.
@@ -201,9 +253,38 @@ impl Setting {
     pub fn load(dir: &FilePath) -> Result<Self, RunError> {
         let file = dir.join(FILE);
         let text = std::fs::read(&file).map_err(RunError::read(&file))?;
-        serde_json::from_slice(&text).map_err(|error| RunError::Setting {
-            file,
-            reason: error.to_string(),
+        serde_json::from_slice(&text).map_err(RunError::setting(&file))
+    }
+
+    /// The setting of the run or checkpoint in `from`. A checkpoint without `run.json` is taken for
+    /// what its network is: masked, or a uniform-state posterior.
+    pub fn of(from: &FilePath) -> Result<Self, RunError> {
+        if from.join(FILE).exists() {
+            return Self::load(from);
+        }
+        let config = checkpoint::config(from, &checkpoint::Options::default())?;
+        let masked = config.mask.is_some();
+        let symbols = config.vocabulary - usize::from(masked);
+        let gpt2 = [50257, 50258].contains(&symbols);
+        Ok(Self {
+            chain: if masked {
+                Chain::Masked
+            } else {
+                Chain::UniformState
+            },
+            data: Data::Nothing {
+                symbols,
+                tokenizer: gpt2.then(|| "gpt2".to_string()),
+            },
+            sizes: Sizes {
+                length: config.length,
+                width: config.width,
+                blocks: config.blocks,
+                heads: config.heads,
+            },
+            prediction: Prediction::Posterior,
+            optimization: Optimization::default(),
+            acceleration: None,
         })
     }
 
@@ -211,10 +292,7 @@ impl Setting {
     pub fn save(&self, dir: &FilePath) -> Result<(), RunError> {
         std::fs::create_dir_all(dir).map_err(RunError::write(dir))?;
         let file = dir.join(FILE);
-        let text = serde_json::to_string_pretty(self).map_err(|error| RunError::Setting {
-            file: file.clone(),
-            reason: error.to_string(),
-        })?;
+        let text = serde_json::to_string_pretty(self).map_err(RunError::setting(&file))?;
         fewstep_nn::replace(&file, |out| writeln!(out, "{text}")).map_err(RunError::write(&file))
     }
 

@@ -2,17 +2,15 @@
 //!
 //! A run is a directory: `run.json` (the setting), `model.safetensors` and `config.json` (the
 //! averaged weights, in the layout of Hugging Face), `state.safetensors` (the training state) and
-//! `metrics.jsonl`. Every draw is addressed by the number of its step, so a run that was killed and
+//! `metrics.jsonl`, with an event file for TensorBoard. Every draw is addressed by the number of its step, so a run that was killed and
 //! resumed ends with the bits of one that was not.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::Write,
     path::{Path as FilePath, PathBuf},
     time::{Duration, Instant},
 };
 
-use fewstep_ctmc::Path;
+use fewstep_ctmc::{Grid, Path};
 use fewstep_nn::{
     Adaptation, Gradient, Learner, Network, Real, TrainState, checkpoint,
     dit::{Dit, Step},
@@ -24,7 +22,10 @@ use super::{
     Corpus, Denoiser, Examples, Oracle, RunError, Setting, Target, Use,
     average::{self, Loss, Method, Passes},
     base,
+    evaluate::quality,
+    metrics::Metrics,
     model::load,
+    sampler::{Decoding, generate},
     times,
 };
 use crate::lab::Monitor;
@@ -33,6 +34,11 @@ use crate::lab::Monitor;
 const REPORT_EVERY: u64 = 50;
 /// Sequences and times of a validation.
 const VALIDATION: usize = 256;
+/// Coordinates that the identity's residual is measured on.
+const RESIDUAL: usize = 4096;
+/// Sequences that are looked at while training, and the steps they are drawn in.
+const LOOK_SAMPLES: usize = 16;
+const LOOK_STEPS: usize = 8;
 /// The smallest shifted probability whose logarithm is taken.
 const FLOOR: f64 = 1e-4;
 
@@ -47,6 +53,7 @@ pub struct Trainer {
     frozen: Option<Denoiser<Dit<f32>>>,
     adaptation: Adaptation,
     state: TrainState<f32>,
+    metrics: Metrics,
 }
 
 /// How a run ended.
@@ -62,6 +69,8 @@ pub struct Outcome {
     /// Only masked and uniform-state chains reach the entropy: the Markov chain with the marginals
     /// of the uniform mixture path is not the mixture of its bridges.
     pub exact: Option<f64>,
+    /// Seconds of training, over all interruptions.
+    pub seconds: f64,
 }
 
 impl Trainer {
@@ -86,25 +95,25 @@ impl Trainer {
             }
         }
         let corpus = Corpus::open(&setting.data)?;
-        let path = setting.chain.path(corpus.symbols())?;
         // Too little data is found out now and not at the end.
         for what in [Use::Training(0, 0), Use::Validation] {
             corpus.sequences(what, 1, setting.sizes.length)?;
         }
         let seed = setting.optimization.seed;
-        let (network, frozen, adaptation) = match &setting.acceleration {
+        let (network, path, frozen, adaptation) = match &setting.acceleration {
             None => {
+                let path = setting.chain.path(corpus.symbols())?;
                 let network = Dit::new(setting.sizes.config(&path), seed)?;
-                (network, None, Adaptation::Full)
+                (network, path, None, Adaptation::Full)
             }
             Some(acceleration) => {
-                let base = load(&acceleration.from, &path)?;
+                let (base, path) = load(&acceleration.from, setting.chain, &corpus)?;
                 let step = Step::Correction {
                     width: acceleration.correction,
                 };
                 let adaptation = acceleration.adaptation();
                 let frozen = (adaptation == Adaptation::Full).then(|| base.clone());
-                (base.adapted(step, seed)?, frozen, adaptation)
+                (base.adapted(step, seed)?, path, frozen, adaptation)
             }
         };
         let meant = |network| Denoiser::new(network, setting.prediction, &path);
@@ -129,6 +138,7 @@ impl Trainer {
             network,
             frozen,
             adaptation,
+            metrics: Metrics::open(dir, state.step())?,
             state,
         };
         if trainer.state.parameters().len() != trainer.network.parameters().len() {
@@ -142,12 +152,17 @@ impl Trainer {
             trainer.setting.save(dir)?;
             trainer.save()?;
         }
-        trainer.trim_metrics()?;
         Ok(trainer)
     }
 
-    /// Trains to the end, or until the monitor says stop; what is done is saved every `saving`.
-    pub fn run(mut self, monitor: &dyn Monitor, saving: Duration) -> Result<Outcome, RunError> {
+    /// Trains to the end, or until the monitor says stop; what is done is saved every `saving`, and
+    /// looked at every `every` steps: the bound, the residual of the identity, a few samples.
+    pub fn run(
+        mut self,
+        monitor: &dyn Monitor,
+        (saving, every): (Duration, u64),
+    ) -> Result<Outcome, RunError> {
+        let every = every.max(1);
         let o = self.setting.optimization;
         let schedule = Schedule::cosine(o.rate, o.warmup, o.steps);
         let stage = match &self.setting.acceleration {
@@ -170,15 +185,20 @@ impl Trainer {
             let done = step + 1;
             if done.is_multiple_of(REPORT_EVERY) || done == o.steps {
                 let tokens = counted * (o.batch * self.setting.sizes.length) as u64;
+                let seconds = since.elapsed().as_secs_f64();
                 let line = json!({
                     "step": done,
+                    "seconds": seconds,
                     "loss": sum / counted as f64,
                     "rate": report.rate,
                     "norm": report.norm,
-                    "tokens_per_second": tokens as f64 / since.elapsed().as_secs_f64(),
+                    "tokens_per_second": tokens as f64 / seconds,
                 });
-                self.metric(&line)?;
+                self.metrics.add(line)?;
                 (sum, counted, since) = (0.0, 0, Instant::now());
+            }
+            if done.is_multiple_of(every) && done < o.steps {
+                self.look(done)?;
             }
             if saved.elapsed() >= saving {
                 self.save()?;
@@ -189,10 +209,7 @@ impl Trainer {
         monitor.end(&stage);
         let stopped = self.state.step() < o.steps;
         self.save()?;
-        self.network
-            .parameters_mut()
-            .copy_from_slice(&self.state.averaged());
-        let bound = self.validate(&self.network)?;
+        let bound = self.averaged(Self::validation)?;
         let exact = match self.corpus.language() {
             Some(language) => Some(self.validate(&Oracle {
                 language: language.clone(),
@@ -200,15 +217,16 @@ impl Trainer {
             })?),
             None => None,
         };
-        if !stopped {
+        if !stopped && !self.metrics.measured(o.steps)? {
             let line = json!({"step": o.steps, "validation_bound": bound, "exact_bound": exact});
-            self.metric(&line)?;
+            self.metrics.add(line)?;
         }
         Ok(Outcome {
             steps: self.state.step(),
             stopped,
             bound,
             exact,
+            seconds: self.metrics.seconds()?,
         })
     }
 
@@ -260,6 +278,71 @@ impl Trainer {
         ))
     }
 
+    /// What `look` sees with the averaged weights in the network.
+    fn averaged<R>(&mut self, look: impl FnOnce(&Self) -> R) -> R {
+        let parameters = self.network.parameters_mut();
+        parameters.copy_from_slice(&self.state.averaged());
+        let seen = look(self);
+        self.follow();
+        seen
+    }
+
+    fn validation(&self) -> Result<f64, RunError> {
+        self.validate(&self.network)
+    }
+
+    /// Measures how the run is doing, and writes down a few samples.
+    fn look(&mut self, step: u64) -> Result<(), RunError> {
+        let (bound, residual, samples) = self.averaged(|run| {
+            let bound = run.validation()?;
+            let (samples, _) = generate(
+                &run.network,
+                &run.path,
+                &Grid::uniform(LOOK_STEPS)?,
+                &Decoding {
+                    steps: run.setting.acceleration.is_some(),
+                    ..Decoding::default()
+                },
+                (LOOK_SAMPLES, run.setting.sizes.length, LOOK_SAMPLES),
+                run.setting.optimization.seed,
+            );
+            Ok::<_, RunError>((bound, run.residual()?, samples))
+        })?;
+        let length = self.setting.sizes.length;
+        let mut line = json!({"step": step, "validation_bound": bound});
+        if let Some(residual) = residual {
+            line["identity_residual"] = json!(residual);
+        }
+        if let Some(language) = self.corpus.language() {
+            let found = quality(language, &samples, length);
+            line["sample_nll"] = json!(found.nll);
+            line["sample_entropy"] = json!(found.entropy);
+        }
+        line["sample"] = json!(self.corpus.show(&samples[..length]));
+        self.metrics.add(line)
+    }
+
+    /// The mean square of the identity's residual on validation sequences, of an acceleration.
+    fn residual(&self) -> Result<Option<f64>, RunError> {
+        let Some(acceleration) = &self.setting.acceleration else {
+            return Ok(None);
+        };
+        let length = self.setting.sizes.length;
+        let count = RESIDUAL.div_ceil(length);
+        let x1 = self.corpus.sequences(Use::Validation, count, length)?;
+        let address = (u64::MAX, 0);
+        let pairs = times::pairs(&self.path, &acceleration.pairs, 0.0, count, address);
+        let examples = Examples::corrupt(&self.path, &x1, &pairs, address);
+        let frozen = self.frozen.as_ref().unwrap_or(&self.network);
+        Ok(average::residual(
+            (&self.network, frozen),
+            &examples,
+            &self.path,
+            address,
+            &mut Passes::default(),
+        ))
+    }
+
     /// The bound at rest on sequences that are the same every time.
     fn validate<T: Real, N: Network<T>>(&self, network: &N) -> Result<f64, RunError> {
         let length = self.setting.sizes.length;
@@ -296,39 +379,5 @@ impl Trainer {
             &self.state.averaged(),
         )?;
         Ok(self.state.save(&self.dir)?)
-    }
-
-    fn metrics_file(&self) -> PathBuf {
-        self.dir.join("metrics.jsonl")
-    }
-
-    fn metric(&self, line: &serde_json::Value) -> Result<(), RunError> {
-        let file = self.metrics_file();
-        let opened = OpenOptions::new().create(true).append(true).open(&file);
-        opened
-            .and_then(|mut out| writeln!(out, "{line}"))
-            .map_err(RunError::write(&file))
-    }
-
-    /// Forgets metrics of steps beyond the state, which will be taken again.
-    fn trim_metrics(&self) -> Result<(), RunError> {
-        let file = self.metrics_file();
-        if !file.exists() {
-            return Ok(());
-        }
-        let text = fs::read_to_string(&file).map_err(RunError::read(&file))?;
-        let known = |line: &&str| {
-            serde_json::from_str::<serde_json::Value>(line)
-                .ok()
-                .and_then(|line| line["step"].as_u64())
-                .is_some_and(|step| step <= self.state.step())
-        };
-        let kept: String = text
-            .lines()
-            .filter(known)
-            .flat_map(|line| [line, "\n"])
-            .collect();
-        fewstep_nn::replace(&file, |out| out.write_all(kept.as_bytes()))
-            .map_err(RunError::write(&file))
     }
 }

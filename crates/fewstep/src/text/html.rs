@@ -52,6 +52,11 @@ const THEORY: &str = "On the masked and the uniform-state chain the exact correc
     accelerated minus base, both on the same chain and at the entropy of that base at its best \
     temperature:";
 
+const MARGINALS: &str = "What the correction is trained for: the law of each coordinate after a step. \
+    The chain with the exact denoiser is simulated finely from noised data over every step of a grid, \
+    and the mean total variation to it is given for the prediction without the step (base) and with it \
+    (learned). Noise is what the simulation itself is uncertain by.";
+
 const TRAININGS: &str = "The bound is on the negative log-likelihood of validation sequences, in nats a \
     symbol; the exact denoiser’s bound on the same ones is the least that a network can expect.";
 
@@ -83,6 +88,13 @@ pub fn html(findings: &Findings) -> String {
         THEORY,
         &seen(&differences(findings)),
     );
+    if !findings.marginals.is_empty() {
+        body += &section(
+            "Marginals of a step",
+            MARGINALS,
+            &tables::marginals(findings),
+        );
+    }
     if !findings.trainings.is_empty() {
         body += &section("Trainings", TRAININGS, &tables::trainings(findings));
     }

@@ -4,9 +4,12 @@
 //! [`Findings`] are plain data and round-trip through JSON; every view is a function of them.
 
 mod compare;
+mod controls;
 mod curve;
+mod experiment;
 mod frontier;
 mod html;
+mod plan;
 #[cfg(test)]
 mod sample;
 mod svg;
@@ -15,13 +18,16 @@ mod write;
 
 use serde::{Deserialize, Serialize};
 
+pub use controls::{CONTROLS, Control, control};
+pub use experiment::run;
 pub use frontier::{Matched, best, frontier, matched};
 pub use html::html;
+pub use plan::{Plan, target_name};
 pub use svg::{frontier_charts, quality_chart};
 pub use terminal::table;
 pub use write::write;
 
-use crate::sequence::evaluate::Quality;
+use crate::sequence::{evaluate::Quality, marginals::Marginals};
 
 /// Sequences of one way of sampling, measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,4 +89,22 @@ pub struct Findings {
     pub trainings: Vec<Training>,
     /// The points.
     pub points: Vec<Point>,
+    /// Learned marginals against exact ones.
+    #[serde(default)]
+    pub marginals: Vec<Marginal>,
+}
+
+/// How far the marginals of a step are from those of the exact chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Marginal {
+    /// As in [`Point::chain`].
+    pub chain: String,
+    /// `linear` or `paper`.
+    pub method: String,
+    /// The seed.
+    pub seed: u64,
+    /// Steps of the grid.
+    pub k: usize,
+    /// What was found.
+    pub found: Marginals,
 }

@@ -1,7 +1,7 @@
 //! Made-up findings for the tests of the views.
 
-use super::{Findings, Point, Training};
-use crate::sequence::evaluate::Quality;
+use super::{Findings, Marginal, Point, Training};
+use crate::sequence::{evaluate::Quality, marginals::Marginals};
 
 /// A point of the first seed, of (temperature, gain) and (likelihood, entropy, pairs).
 pub fn point(
@@ -39,6 +39,7 @@ pub fn empty() -> Findings {
         entropy: (0.0, 0.0),
         trainings: Vec::new(),
         points: Vec::new(),
+        marginals: Vec::new(),
     }
 }
 
@@ -99,5 +100,16 @@ pub fn sample() -> Findings {
             training("uniform", "linear", None),
         ],
         points,
+        marginals: vec![Marginal {
+            chain: "uniform".into(),
+            method: "linear".into(),
+            seed: 0,
+            k: 8,
+            found: Marginals {
+                base: 0.12,
+                learned: 0.034,
+                noise: 0.005,
+            },
+        }],
     }
 }

@@ -103,6 +103,12 @@ pub fn load<T: Real>(path: impl AsRef<Path>, options: &Options) -> Result<Loaded
     })
 }
 
+/// What [`load`] would make of a checkpoint, without reading its weights.
+pub fn config(path: impl AsRef<Path>, options: &Options) -> Result<Config, Error> {
+    let checkpoint = Checkpoint::open(path.as_ref())?;
+    Ok(Plan::new(&checkpoint, Survey::new(&checkpoint), options)?.config)
+}
+
 /// Reads a tensor in pieces and counts what is not finite in it.
 pub fn read<T: Real>(
     reader: &mut Reader,

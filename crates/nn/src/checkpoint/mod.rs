@@ -6,7 +6,7 @@
 //! anything is allocated, pickles are data and never run, and a load is everything or an error
 //! that lists all that is wrong.
 //!
-//! [`load`] and [`save`] move weights, [`inspect`] says what a file is and whether it would load,
+//! [`load`] and [`save`] move weights, [`config`] and [`inspect`] say what a file is and whether it would load,
 //! [`resolve`] finds it.
 
 mod dtype;
@@ -28,5 +28,5 @@ pub use error::{Error, NonFinite, Problem};
 pub use facts::Family;
 pub use hub::resolve;
 pub use inspect::{AverageReport, Damage, Report, SizesReport, inspect};
-pub use load::{Loaded, Options, Weights, load};
+pub use load::{Loaded, Options, Weights, config, load};
 pub use save::save;

@@ -30,7 +30,10 @@
 //! `P = delta + (r - t) U` against `delta + (r - t) [Q_t(. | x_1) - (t - r) (d_t U + Q_t U)]`.
 
 mod mixture;
+mod residual;
 mod uniform_state;
+
+pub use residual::residual;
 
 use fewstep_ctmc::{
     Path, Process, duo,

@@ -4,7 +4,7 @@ use super::super::compare::{Reference, reference};
 use super::super::curve::{CONTROLS, Curve, curves, ks, mean, nats};
 use super::super::frontier::averaged;
 use super::super::svg::style;
-use super::super::{Findings, Matched, Point, Training, best};
+use super::super::{Findings, Marginal, Matched, Point, Training, best};
 use super::cell;
 use crate::report::html::{MISSING, grid, spread, table};
 use crate::report::svg::legend::swatch;
@@ -131,20 +131,42 @@ pub fn closest(findings: &Findings) -> String {
     grid(HEAD, &ks, rows)
 }
 
+fn columns(heads: &[&str]) -> String {
+    heads
+        .iter()
+        .map(|head| format!("<th scope=\"col\">{head}</th>"))
+        .collect()
+}
+
+/// Learned marginals against the exact chain's.
+pub fn marginals(findings: &Findings) -> String {
+    let heads = columns(&["seed", "steps of the grid", "base", "learned", "noise"]);
+    let line = |marginal: &Marginal| {
+        let curve = Curve {
+            chain: &marginal.chain,
+            method: &marginal.method,
+        };
+        let found = &marginal.found;
+        let values = [found.base, found.learned, found.noise].map(|v| format!("{v:.4}"));
+        let cells = [marginal.seed.to_string(), marginal.k.to_string()]
+            .into_iter()
+            .chain(values);
+        row(&name(curve), cells.map(|cell| format!("<td>{cell}</td>")))
+    };
+    let rows: String = findings.marginals.iter().map(line).collect();
+    table("grid", &(HEAD.to_string() + &heads), &rows)
+}
+
 /// One row for each training.
 pub fn trainings(findings: &Findings) -> String {
-    let heads = [
+    let heads = columns(&[
         "seed",
         "steps",
         "bound",
         "exact bound",
         "seconds",
         "parameters",
-    ];
-    let heads: String = heads
-        .iter()
-        .map(|head| format!("<th scope=\"col\">{head}</th>"))
-        .collect();
+    ]);
     let line = |training: &Training| {
         let curve = Curve {
             chain: &training.chain,
@@ -293,6 +315,15 @@ mod tests {
         let mut silent = findings();
         silent.points.pop();
         assert!(cells(&closest(&silent), "the sampling noise").starts_with("<td>–</td>"));
+    }
+
+    #[test]
+    fn marginals_are_shown_to_four_places() {
+        let table = marginals(&sample());
+        assert_eq!(
+            cells(&table, "uniform, linear"),
+            "<td>0</td><td>8</td><td>0.1200</td><td>0.0340</td><td>0.0050</td></tr>"
+        );
     }
 
     #[test]

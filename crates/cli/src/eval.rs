@@ -1,0 +1,160 @@
+//! `fewstep eval`: numbers about sequences from a run.
+//!
+//! Likelihood comes from the law of the data where it is known, else from a hidden Markov language
+//! fitted to them; the rows of real sequences and of samplers that know only frequencies stand
+//! beside, so that a number that can be gamed shows it.
+
+use std::{path::PathBuf, time::Instant};
+
+use clap::Args as ClapArgs;
+use fewstep::{
+    sequence::{
+        Model, Use,
+        evaluate::{Diversity, Quality, diversity, quality},
+        sampler::Decoding,
+    },
+    text::{Control, control},
+};
+use fewstep_ctmc::{Grid, Language};
+use serde_json::{Value, json};
+
+use crate::{Failure, parse};
+
+/// Arguments of `fewstep eval`.
+#[derive(ClapArgs)]
+pub struct Args {
+    /// The run or checkpoint to evaluate
+    #[arg(long)]
+    from: PathBuf,
+    /// Numbers of steps
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64, 128],
+          value_parser = clap::value_parser!(u32).range(1..))]
+    steps: Vec<u32>,
+    /// Points of any other grid, increasing from 0 to 1, as in 0,0.3,0.7,1
+    #[arg(long, conflicts_with = "steps", allow_hyphen_values = true, value_parser = parse::grid)]
+    grid: Option<Grid>,
+    /// Temperatures
+    #[arg(long, value_delimiter = ',', default_values_t = [1.0], value_parser = parse::positive)]
+    temperatures: Vec<f64>,
+    /// Gains on the correction
+    #[arg(long, value_delimiter = ',', default_values_t = [1.0], value_parser = parse::number)]
+    gains: Vec<f64>,
+    /// Sequences of each setting
+    #[arg(long, default_value_t = 256)]
+    samples: usize,
+    /// Seed of the draws
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// One line of JSON a setting
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures what is asked for, a line each.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut model = Model::open(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
+    if args.samples < 2 {
+        return Err(Failure::Usage("--samples must be at least 2".into()));
+    }
+    let failed = |e: fewstep::sequence::RunError| Failure::Failed(e.to_string());
+    let judge = model.corpus.judge(model.length).map_err(failed)?;
+    let table = Table {
+        length: model.length,
+        language: judge.as_ref().map(|(language, _)| language),
+        json: args.json,
+    };
+    if !args.json {
+        println!("{}\n", about(judge.as_ref().map(|(_, exact)| *exact)));
+        table.head();
+    }
+    // Real sequences, where there are some.
+    if let Ok(x) = model
+        .corpus
+        .sequences(Use::Validation, args.samples, model.length)
+    {
+        table.row("data", json!({}), &x);
+    }
+    if let Some(language) = table.language {
+        for of in [Control::Unigram, Control::Bigram] {
+            let x = control(language, of, (args.samples, model.length), args.seed);
+            table.row(of.name(), json!({}), &x);
+        }
+    }
+    let grids: Result<Vec<Grid>, _> = match &args.grid {
+        Some(grid) => Ok(vec![grid.clone()]),
+        None => args
+            .steps
+            .iter()
+            .map(|&k| Grid::uniform(k as usize))
+            .collect(),
+    };
+    for grid in grids.map_err(|e| Failure::Usage(e.to_string()))? {
+        for &gain in &args.gains {
+            for &temperature in &args.temperatures {
+                let how = Decoding {
+                    temperature,
+                    ..Decoding::default()
+                };
+                let of = (args.samples, args.seed);
+                let start = Instant::now();
+                let (x, nfe) = model.generate(&grid, (how, gain), of);
+                let steps = grid.steps();
+                let way = json!({
+                    "k": steps, "grid": args.grid.as_ref().map(Grid::points), "nfe": nfe,
+                    "temperature": temperature, "gain": gain,
+                    "seconds": start.elapsed().as_secs_f64(),
+                });
+                let name = format!("K {steps}, T {temperature}, gain {gain}");
+                table.row(&name, way, &x);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn about(exact: Option<bool>) -> &'static str {
+    match exact {
+        Some(true) => "judged by the law of the data itself",
+        Some(false) => "judged by a hidden Markov language fitted to the training data",
+        None => "no judge for so many symbols: variety only",
+    }
+}
+
+/// The rows that are printed.
+struct Table<'a> {
+    length: usize,
+    language: Option<&'a Language>,
+    json: bool,
+}
+
+impl Table<'_> {
+    fn head(&self) {
+        let judged = "      NLL            bigram TV";
+        println!(
+            "{:26}{}  entropy  distinct 1, 2, 3     repeated",
+            "",
+            if self.language.is_some() { judged } else { "" }
+        );
+    }
+
+    fn row(&self, name: &str, way: Value, x: &[usize]) {
+        let varied: Diversity = diversity(x, self.length);
+        let found: Option<Quality> = self.language.map(|l| quality(l, x, self.length));
+        if self.json {
+            let mut line = json!({ "name": name, "quality": found, "diversity": varied });
+            if let (Some(line), Value::Object(way)) = (line.as_object_mut(), way) {
+                line.extend(way);
+            }
+            println!("{line}");
+            return;
+        }
+        let judged = found.map_or_else(String::new, |q| {
+            format!("{:8.4} +- {:.4}  {:9.4}", q.nll, q.nll_error, q.bigram)
+        });
+        let [one, two, three] = varied.distinct;
+        println!(
+            "{name:26}{judged}  {:7.4}  {one:.4} {two:.4} {three:.4}  {:7.4}",
+            varied.entropy, varied.repetition
+        );
+    }
+}

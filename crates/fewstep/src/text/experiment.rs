@@ -1,0 +1,443 @@
+//! Carries out a [`Plan`]: trains, samples, measures.
+//!
+//! Its directory holds `plan.json`, one directory a training under `runs`, and `points.jsonl`, one
+//! line a point. What is there is not done again, so an experiment that was stopped or killed goes
+//! on from where it was.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::{Path as FilePath, PathBuf},
+    time::Duration,
+};
+
+use fewstep_ctmc::{Grid, Language, Path};
+use fewstep_nn::Learner;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Findings, Marginal, Plan, Point, Training,
+    controls::{CONTROLS, control},
+    plan::{FEW, target_name},
+};
+use crate::{
+    lab::Monitor,
+    sequence::{
+        Chain, Corpus, Model, Oracle, RunError, Target, Trainer,
+        evaluate::{Quality, quality},
+        marginals::{Simulation, marginals},
+        sampler::{Decoding, generate},
+    },
+};
+
+/// Seconds between two saved states of a training.
+const SAVING: Duration = Duration::from_secs(20);
+/// Steps between two looks at a training.
+const LOOKING: u64 = 500;
+/// Sequences that the exact denoiser generates together.
+const EXACT_BATCH: usize = 256;
+/// The grid whose steps' marginals are held against the exact chain, and how finely that is
+/// simulated.
+const MARGINAL_STEPS: usize = 8;
+const SIMULATION: Simulation = Simulation {
+    states: 6,
+    trajectories: 256,
+    parts: 24,
+};
+/// Sequences that the entropy of the language is measured on.
+const ENTROPY_SAMPLES: usize = 4000;
+
+/// Carries out what is missing of a plan in `dir`. `None` if it was stopped before the end; then
+/// `findings` are of what there is.
+pub fn run(
+    dir: &FilePath,
+    plan: Plan,
+    resume: bool,
+    monitor: &dyn Monitor,
+) -> Result<(Findings, bool), RunError> {
+    let plan = plan.checked()?;
+    begin(dir, &plan, resume)?;
+    let corpus = Corpus::open(&plan.setting(plan.chains[0], 0, None).data)?;
+    let mut experiment = Experiment {
+        language: language(&corpus)?.clone(),
+        corpus,
+        dir,
+        points: Points::open(dir.join("points.jsonl"))?,
+        trainings: Vec::new(),
+        marginals: Vec::new(),
+        plan,
+        monitor,
+    };
+    experiment.controls()?;
+    let mut done = true;
+    'all: for seed in experiment.plan.seeds.clone() {
+        for chain in experiment.plan.chains.clone() {
+            if !experiment.chain(chain, seed)? {
+                done = false;
+                break 'all;
+            }
+        }
+    }
+    Ok((experiment.findings(), done))
+}
+
+/// Takes possession of the directory.
+fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
+    let file = dir.join("plan.json");
+    if !file.exists() {
+        fs::create_dir_all(dir).map_err(RunError::write(dir))?;
+        return save(&file, plan);
+    }
+    if !resume {
+        return Err(RunError::Refused(format!(
+            "{} holds an experiment; continue it with --resume or choose another directory",
+            dir.display()
+        )));
+    }
+    if read::<Plan>(&file)? != *plan {
+        return Err(RunError::Refused(format!(
+            "{} holds another experiment; give the same options, or another directory",
+            dir.display()
+        )));
+    }
+    Ok(())
+}
+
+fn save(file: &FilePath, what: &impl Serialize) -> Result<(), RunError> {
+    let text = serde_json::to_string_pretty(what).map_err(RunError::setting(file))?;
+    fewstep_nn::replace(file, |out| writeln!(out, "{text}")).map_err(RunError::write(file))
+}
+
+fn read<T: DeserializeOwned>(file: &FilePath) -> Result<T, RunError> {
+    let text = fs::read(file).map_err(RunError::read(file))?;
+    serde_json::from_slice(&text).map_err(RunError::setting(file))
+}
+
+fn language(corpus: &Corpus) -> Result<&Language, RunError> {
+    let missing = || RunError::Refused("the data have no known law to be judged by".into());
+    corpus.language().ok_or_else(missing)
+}
+
+/// An experiment in progress.
+struct Experiment<'a> {
+    dir: &'a FilePath,
+    plan: Plan,
+    corpus: Corpus,
+    language: Language,
+    points: Points,
+    trainings: Vec<Training>,
+    marginals: Vec<Marginal>,
+    monitor: &'a dyn Monitor,
+}
+
+/// How the sequences of a point are drawn.
+#[derive(Clone, Copy)]
+struct Way {
+    k: usize,
+    temperature: f64,
+    gain: f64,
+}
+
+impl Experiment<'_> {
+    /// What does not come from a chain.
+    fn controls(&mut self) -> Result<(), RunError> {
+        let way = Way {
+            k: 0,
+            temperature: 1.0,
+            gain: 1.0,
+        };
+        for of in CONTROLS {
+            for seed in self.plan.seeds.clone() {
+                if !self.points.has(("", of.name()), seed, way) {
+                    let sizes = (self.plan.samples, self.plan.sizes.length);
+                    let x = control(&self.language, of, sizes, seed);
+                    self.add(("", of.name()), seed, way, &x, 0)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A chain with one seed; whether it came to its end.
+    fn chain(&mut self, chain: Chain, seed: u64) -> Result<bool, RunError> {
+        let Some(base) = self.train(chain, seed, None)? else {
+            return Ok(false);
+        };
+        if !self.exact(chain, seed)? || !self.sample(chain, "base", seed, &base)? {
+            return Ok(false);
+        }
+        for target in self.plan.targets.clone() {
+            let Some(run) = self.train(chain, seed, Some((target, &base)))? else {
+                return Ok(false);
+            };
+            self.hold(chain, target_name(target), seed, &run)?;
+            if !self.sample(chain, target_name(target), seed, &run)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Trains what is not trained yet; the directory of the run unless it was stopped.
+    fn train(
+        &mut self,
+        chain: Chain,
+        seed: u64,
+        acceleration: Option<(Target, &FilePath)>,
+    ) -> Result<Option<PathBuf>, RunError> {
+        let method = acceleration.map_or("base", |(target, _)| target_name(target));
+        let name = format!("{}-{method}-{seed}", chain.name());
+        let dir = self.dir.join("runs").join(name);
+        let file = dir.join("training.json");
+        if !file.exists() {
+            let setting = self.plan.setting(chain, seed, acceleration);
+            let trainer = Trainer::open(&dir, setting, true)?;
+            let outcome = trainer.run(self.monitor, (SAVING, LOOKING))?;
+            if outcome.stopped {
+                return Ok(None);
+            }
+            let model = Model::open(&dir)?;
+            let adaptation = match acceleration {
+                None => fewstep_nn::Adaptation::Full,
+                Some(_) => fewstep_nn::Adaptation::Head,
+            };
+            let training = Training {
+                chain: chain.name().into(),
+                method: method.into(),
+                seed,
+                steps: outcome.steps,
+                bound: outcome.bound,
+                exact_bound: outcome.exact,
+                seconds: outcome.seconds,
+                parameters: model.denoiser.trainable(adaptation).len(),
+            };
+            save(&file, &training)?;
+        }
+        self.trainings.push(read(&file)?);
+        Ok(Some(dir))
+    }
+
+    /// Holds learned marginals against the exact chain's, on the mixture path.
+    fn hold(
+        &mut self,
+        chain: Chain,
+        method: &str,
+        seed: u64,
+        run: &FilePath,
+    ) -> Result<(), RunError> {
+        if chain == Chain::UniformState {
+            return Ok(());
+        }
+        let file = run.join("marginals.json");
+        if !file.exists() {
+            let model = Model::open(run)?;
+            let sizes = (MARGINAL_STEPS, model.length);
+            let law = (&self.language, &model.path);
+            let found = marginals(&model.denoiser, law, sizes, SIMULATION, seed);
+            save(&file, &found)?;
+        }
+        self.marginals.push(Marginal {
+            chain: chain.name().into(),
+            method: method.into(),
+            seed,
+            k: MARGINAL_STEPS,
+            found: read(&file)?,
+        });
+        Ok(())
+    }
+
+    /// The ways a method is sampled in.
+    fn ways(&self, method: &str) -> Vec<Way> {
+        let plan = &self.plan;
+        let mut ways = Vec::new();
+        for &k in &plan.steps {
+            let few = k <= FEW;
+            let temperatures = match (method, few) {
+                ("exact", _) => &[1.0][..],
+                (_, true) => &plan.temperatures,
+                (_, false) => &plan.many_temperatures,
+            };
+            let gains = match (method, few) {
+                ("exact" | "base", _) => &[1.0][..],
+                (_, true) => &plan.gains,
+                (_, false) => &plan.gains[..1],
+            };
+            for &gain in gains {
+                ways.extend(temperatures.iter().map(|&temperature| Way {
+                    k,
+                    temperature,
+                    gain,
+                }));
+            }
+        }
+        ways
+    }
+
+    /// Draws with a trained network; whether it came to its end.
+    fn sample(
+        &mut self,
+        chain: Chain,
+        method: &str,
+        seed: u64,
+        run: &FilePath,
+    ) -> Result<bool, RunError> {
+        let mut model = Model::open(run)?;
+        let count = self.plan.samples;
+        self.points_of(chain, method, seed, |way, grid| {
+            let how = Decoding {
+                temperature: way.temperature,
+                ..Decoding::default()
+            };
+            model.generate(grid, (how, way.gain), (count, seed))
+        })
+    }
+
+    /// Draws with the exact denoiser; whether it came to its end.
+    fn exact(&mut self, chain: Chain, seed: u64) -> Result<bool, RunError> {
+        let path: Path = chain.path(self.language.symbols())?;
+        let oracle = Oracle {
+            language: self.language.clone(),
+            path: path.clone(),
+        };
+        let sizes = (self.plan.samples, self.plan.sizes.length, EXACT_BATCH);
+        self.points_of(chain, "exact", seed, |_, grid| {
+            let how = Decoding::default();
+            generate(&oracle, &path, grid, &how, sizes, seed)
+        })
+    }
+
+    fn points_of(
+        &mut self,
+        chain: Chain,
+        method: &str,
+        seed: u64,
+        mut draw: impl FnMut(Way, &Grid) -> (Vec<usize>, usize),
+    ) -> Result<bool, RunError> {
+        let of = (chain.name(), method);
+        let missing = |way: &Way| !self.points.has(of, seed, *way);
+        let ways: Vec<Way> = self.ways(method).into_iter().filter(missing).collect();
+        if ways.is_empty() {
+            return Ok(true);
+        }
+        let stage = format!("{} {method} samples", chain.name());
+        // A point costs as much as its steps.
+        let total: usize = ways.iter().map(|way| way.k).sum();
+        self.monitor.begin(&stage, total as u64);
+        let mut done = 0;
+        for way in ways {
+            if self.monitor.stopped() {
+                break;
+            }
+            let (x, nfe) = draw(way, &Grid::uniform(way.k)?);
+            self.add(of, seed, way, &x, nfe)?;
+            done += way.k;
+            self.monitor.advance(&stage, done as u64);
+        }
+        self.monitor.end(&stage);
+        Ok(done == total)
+    }
+
+    fn add(
+        &mut self,
+        (chain, method): (&str, &str),
+        seed: u64,
+        way: Way,
+        x: &[usize],
+        nfe: usize,
+    ) -> Result<(), RunError> {
+        let length = self.plan.sizes.length;
+        let quality: Quality = quality(&self.language, x, length);
+        self.points.add(Point {
+            chain: chain.into(),
+            method: method.into(),
+            seed,
+            k: way.k,
+            nfe,
+            temperature: way.temperature,
+            gain: way.gain,
+            quality,
+            sample: self.corpus.show(&x[..length]),
+        })
+    }
+
+    fn findings(self) -> Findings {
+        let Plan {
+            sizes,
+            samples,
+            language: (symbols, states, number),
+            ..
+        } = self.plan;
+        let optimization = self.plan.base;
+        Findings {
+            version: env!("CARGO_PKG_VERSION").into(),
+            setting: format!(
+                "built-in language {number} over {symbols} symbols with {states} hidden states, \
+                 sequences of {}; transformer of {} blocks, {} channels; denoisers of {} steps of \
+                 {} sequences, accelerations of {} steps",
+                sizes.length,
+                sizes.blocks,
+                sizes.width,
+                optimization.steps,
+                optimization.batch,
+                self.plan.accelerated.steps,
+            ),
+            sizes: (symbols, sizes.length, samples),
+            entropy: self.language.entropy(sizes.length, ENTROPY_SAMPLES, 0),
+            trainings: self.trainings,
+            points: self.points.all,
+            marginals: self.marginals,
+        }
+    }
+}
+
+/// The points in a file.
+struct Points {
+    file: PathBuf,
+    all: Vec<Point>,
+}
+
+impl Points {
+    /// Those that were written whole; a line that was cut off is forgotten.
+    fn open(file: PathBuf) -> Result<Self, RunError> {
+        if !file.exists() {
+            return Ok(Self {
+                file,
+                all: Vec::new(),
+            });
+        }
+        let text = fs::read_to_string(&file).map_err(RunError::read(&file))?;
+        let all: Vec<Point> = text
+            .lines()
+            .map_while(|line| serde_json::from_str(line).ok())
+            .collect();
+        let points = Self { file, all };
+        fewstep_nn::replace(&points.file, |out| {
+            for point in &points.all {
+                writeln!(out, "{}", serde_json::to_string(point)?)?;
+            }
+            Ok(())
+        })
+        .map_err(RunError::write(&points.file))?;
+        Ok(points)
+    }
+
+    fn has(&self, (chain, method): (&str, &str), seed: u64, way: Way) -> bool {
+        self.all.iter().any(|p| {
+            (p.chain.as_str(), p.method.as_str(), p.seed) == (chain, method, seed)
+                && (p.k, p.temperature, p.gain) == (way.k, way.temperature, way.gain)
+        })
+    }
+
+    fn add(&mut self, point: Point) -> Result<(), RunError> {
+        let opened = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.file);
+        let line = serde_json::to_string(&point).map_err(RunError::setting(&self.file))?;
+        opened
+            .and_then(|mut out| writeln!(out, "{line}"))
+            .map_err(RunError::write(&self.file))?;
+        self.all.push(point);
+        Ok(())
+    }
+}
