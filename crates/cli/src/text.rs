@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::{
-    sequence::{Chain, Target},
+    sequence::{Chain, RunError, Target},
     text::{self, Plan},
 };
 
@@ -110,8 +110,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .checked()
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let progress = Progress::new(None)?;
-    let (findings, done) = text::run(&args.out, plan, args.resume, &progress)
-        .map_err(|e| Failure::Failed(e.to_string()))?;
+    let (findings, done) =
+        text::run(&args.out, plan, args.resume, &progress).map_err(|e| match e {
+            RunError::Refused(why) => Failure::Usage(why),
+            other => Failure::Failed(other.to_string()),
+        })?;
     text::write(&findings, &args.out).map_err(|e| Failure::Failed(e.to_string()))?;
     print!("{}", text::table(&findings));
     println!("\n{}", args.out.join("report.html").display());

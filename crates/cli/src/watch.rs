@@ -8,7 +8,7 @@ use std::{io::IsTerminal, thread, time::Duration};
 
 use fewstep::sequence::{
     Corpus,
-    trace::{Kind, Recording, separator},
+    trace::{Kind, Recording},
 };
 use fewstep_ctmc::Grid;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -85,7 +85,7 @@ fn last(recording: &Recording, corpus: &Corpus) -> Option<String> {
         recording.steps(),
         moment.t,
         moment.evaluations,
-        pieces.collect::<Vec<String>>().join(separator(corpus))
+        pieces.collect::<Vec<String>>().join(corpus.separator())
     ))
 }
 

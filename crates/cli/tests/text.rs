@@ -208,6 +208,30 @@ fn a_file_of_text_from_data_to_filled_gaps() {
     refused(dir, &["sample", "--from", "run"], "model.safetensors");
 }
 
+/// The whole experiment through the binary; a second time it only goes on if asked to.
+#[test]
+fn one_command_from_nothing_to_a_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let line = "text --out t --chains masked,uniform --base-steps 3 --acceleration-steps 2 \
+                --steps 1,2 --samples 4 --symbols 8 --length 8 --temperatures 1,0.8 --gains 1,2";
+    let said = done(dir, line);
+    for part in ["NLL, T = 1", "masked", "uniform", "report.html"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let page = fs::read_to_string(dir.join("t/report.html")).unwrap();
+    assert!(page.contains("At matched entropy") && page.contains("Marginals of a step"));
+    let json = fs::read_to_string(dir.join("t/report.json")).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(found["trainings"].as_array().unwrap().len(), 4);
+    let args: Vec<&str> = line.split_whitespace().collect();
+    refused(dir, &args, "--resume");
+    assert_eq!(done(dir, &format!("{line} --resume")), said);
+    refused(dir, &["text", "--out", "x", "--steps", "0"], "at least 1");
+    refused(dir, &["text", "--out", "x", "--samples", "1"], "2 samples");
+    assert!(!dir.join("x").exists(), "nothing is left of a refusal");
+}
+
 /// A checkpoint with DUO's names and config is sampled and accelerated as it is: on its own process
 /// and on the mixture chain.
 #[test]
@@ -236,7 +260,7 @@ fn a_duo_checkpoint_accelerates_without_conversion() {
         );
         let fast = done(
             dir,
-            &format!("sample --from {out} --steps 3 -n 2 --json --gain 3"),
+            &format!("sample --from {out} --steps 3 -n 2 --json --gain 3000"),
         );
         assert!(plain != fast, "the correction does something");
     }

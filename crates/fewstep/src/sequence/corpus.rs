@@ -112,7 +112,7 @@ impl Corpus {
                 let tokens: Vec<u32> = sequence.iter().map(|&s| s as u32).collect();
                 tokenizer.decode(&tokens)
             }
-            None if self.symbols() <= LETTERS.len() => {
+            None if self.has_letters() => {
                 let letter = |&s: &usize| LETTERS.get(s).map_or('?', |&b| char::from(b));
                 sequence.iter().map(letter).collect()
             }
@@ -120,6 +120,19 @@ impl Corpus {
                 let numbers: Vec<String> = sequence.iter().map(usize::to_string).collect();
                 numbers.join(" ")
             }
+        }
+    }
+
+    fn has_letters(&self) -> bool {
+        self.symbols() <= LETTERS.len()
+    }
+
+    /// What stands between two symbols that are shown: numbers need a space, text does not.
+    pub fn separator(&self) -> &'static str {
+        if self.tokenizer().is_some() || self.has_letters() {
+            ""
+        } else {
+            " "
         }
     }
 

@@ -111,16 +111,7 @@ impl Frame {
 
     /// The sequence as a person reads it, masks included.
     pub fn text(&self, corpus: &Corpus) -> String {
-        self.texts(corpus).join(separator(corpus))
-    }
-}
-
-/// What stands between two positions: numbers of symbols need a space, text does not.
-pub fn separator(corpus: &Corpus) -> &'static str {
-    if corpus.tokenizer().is_some() {
-        ""
-    } else {
-        " "
+        self.texts(corpus).join(corpus.separator())
     }
 }
 

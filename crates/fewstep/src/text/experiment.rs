@@ -255,7 +255,8 @@ impl Experiment<'_> {
             let temperatures = match (method, few) {
                 ("exact", _) => &[1.0][..],
                 (_, true) => &plan.temperatures,
-                (_, false) => &plan.many_temperatures,
+                ("base", false) => &plan.many_temperatures,
+                (_, false) => &plan.many_temperatures[..1],
             };
             let gains = match (method, few) {
                 ("exact" | "base", _) => &[1.0][..],

@@ -37,7 +37,7 @@ pub struct Plan {
     pub steps: Vec<usize>,
     /// Temperatures up to [`FEW`] steps.
     pub temperatures: Vec<f64>,
-    /// Temperatures beyond.
+    /// Temperatures beyond; of an acceleration, the first.
     pub many_temperatures: Vec<f64>,
     /// Gains on the correction up to [`FEW`] steps; beyond, the first.
     pub gains: Vec<f64>,
@@ -145,7 +145,10 @@ impl Plan {
             return refuse("a point needs at least 2 samples");
         }
         let temperatures = self.temperatures.iter().chain(&self.many_temperatures);
-        if temperatures.clone().count() == 0 || temperatures.clone().any(|t| *t <= 0.0) {
+        if self.temperatures.is_empty() || self.many_temperatures.is_empty() {
+            return refuse("an experiment needs a temperature");
+        }
+        if temperatures.into_iter().any(|t| *t <= 0.0) {
             return refuse("temperatures must be above 0");
         }
         if self.gains.is_empty() {

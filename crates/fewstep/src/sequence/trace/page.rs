@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Recording, separator};
+use super::{Kind, Recording};
 use crate::{
     report::{WriteError, atomic, escape},
     sequence::Corpus,
@@ -75,7 +75,7 @@ impl Recording {
                 .collect(),
         });
         Replay {
-            separator: separator(corpus).into(),
+            separator: corpus.separator().into(),
             moments: moments.collect(),
         }
     }
