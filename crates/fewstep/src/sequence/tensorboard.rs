@@ -90,8 +90,7 @@ mod tests {
     #[test]
     fn checksums_are_castagnolis() {
         assert_eq!(crc(b"123456789"), 0xe306_9283);
-        let turned = (0xe306_9283_u32 >> 15) | (0xe306_9283_u32 << 17);
-        assert_eq!(masked(b"123456789"), turned.wrapping_add(0xa282_ead8));
+        assert_eq!(masked(b"123456789"), 0xc78a_b0e5);
     }
 
     /// Against the bytes of TensorFlow's format, put together by hand.
