@@ -15,10 +15,8 @@ use crate::{Failure, parse, watch::Screen};
 /// The kernel of a step.
 #[derive(Clone, Copy, ValueEnum)]
 enum KernelName {
-    /// The bridge averaged over the prediction
+    /// The bridge averaged over the prediction; DUO's ancestral step
     Average,
-    /// DUO's ancestral step, with the prediction put into the bridge
-    Ancestral,
     /// A first-order step with the rate of its start
     Euler,
 }
@@ -83,7 +81,6 @@ impl Generation {
             temperature: self.temperature,
             kernel: match self.kernel {
                 KernelName::Average => Kernel::Average,
-                KernelName::Ancestral => Kernel::Ancestral,
                 KernelName::Euler => Kernel::Euler,
             },
             greedy_tail: self.greedy_tail,

@@ -123,9 +123,9 @@ pub struct TrainArgs {
 /// What the network predicts.
 #[derive(Clone, Copy, ValueEnum)]
 enum PredictionName {
-    /// The posterior of its data symbol, as in public checkpoints
+    /// The posterior of its data symbol
     Posterior,
-    /// What the other coordinates say; the likelihood of its own state is multiplied in
+    /// What the other coordinates say, as DUO; the likelihood of its own state is multiplied in
     Others,
 }
 

@@ -121,7 +121,7 @@ mod tests {
         let mask = format!("{FAINT}\u{2592}{PLAIN}");
         assert_eq!(
             text,
-            format!("step 1/2  t = 0.500  1 evaluations\n\n{mask} {BOLD}4{PLAIN} {mask}")
+            format!("step 1/2  t = 0.500  1 evaluations\n\n{mask}{BOLD}e{PLAIN}{mask}")
         );
     }
 

@@ -6,7 +6,13 @@
 //! is `1 + S kappa_t/(1 - kappa_t)` times larger at `y = x^d` than elsewhere. A network that gives the
 //! posterior has to learn that number to a relative `1 - kappa_t` at every time, since the bound
 //! weighs its errors by `1/(1 - kappa_t)`; one that gives the first factor ([`Prediction::Others`])
-//! starts with it. Public checkpoints give the posterior.
+//! starts with it.
+//!
+//! DUO's checkpoints give the first factor too, though its papers call it the denoised data. Their
+//! bound compares the ratios `(alpha m_z + c')/(alpha m_x + c')` of a prediction `m`, with
+//! `c' = (1 - alpha)/S`, to `p_t(x^{d -> z})/p_t(x)`, and that is this very ratio of
+//! `m(y) = p(y | x^{\d})`. The same `m` makes DUO's ancestral step the exactly averaged bridge of eq.
+//! duo-U; taken for the posterior, it does not (test in `ctmc/src/duo.rs`).
 
 use std::ops::Range;
 
@@ -18,10 +24,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prediction {
-    /// The posterior of its data symbol, as MDLM and DUO do.
+    /// The posterior of its data symbol; with masks there is no difference.
     #[default]
     Posterior,
-    /// What the other coordinates say about it; its own state is multiplied in.
+    /// What the other coordinates say about it, as DUO does; its own state is multiplied in.
     Others,
 }
 

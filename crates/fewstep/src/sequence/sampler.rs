@@ -9,7 +9,7 @@
 //! the batch, its order and the number of threads.
 
 use fewstep_ctmc::{
-    Grid, Path, Process, duo,
+    Grid, Path, Process,
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
@@ -17,12 +17,11 @@ use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
 /// The kernel of a step, given the predicted law of a coordinate's data symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernel {
-    /// The bridge averaged over the prediction: eq. sampler-step on the mixture path, eq. duo-U.
+    /// The bridge averaged over the prediction: eq. sampler-step on the mixture path, eq. duo-U. With
+    /// a network that says what the others say ([`Prediction::Others`](super::Prediction)), as DUO's
+    /// do, the latter is DUO's ancestral step.
     #[default]
     Average,
-    /// DUO's: the prediction put into the bridge of the uniform-state process
-    /// ([`duo::ancestral_row`]). On the mixture path, whose bridge is linear in it, the average.
-    Ancestral,
     /// `delta + (r - t) Q_t` with the rate of the start, cut where it would leave the simplex.
     Euler,
 }
@@ -231,9 +230,6 @@ fn step<T: Real, N: Network<T>>(
             let x = state.x[row];
             match decoding.kernel {
                 Kernel::Average => path.step_row(t, r, x, &p, &mut law),
-                Kernel::Ancestral => {
-                    duo::ancestral_row(path.schedule(), t, r, x, &p, &mut law);
-                }
                 Kernel::Euler => euler_row(path, (t, r), x, &p, &mut law),
             }
             quantile(&law, levels[row])

@@ -257,7 +257,8 @@ impl Setting {
     }
 
     /// The setting of the run or checkpoint in `from`. A checkpoint without `run.json` is taken for
-    /// what its network is: masked, or a uniform-state posterior.
+    /// what its network is: masked, or a uniform-state one of DUO's family, whose bound makes it say
+    /// what the other coordinates say.
     pub fn of(from: &FilePath) -> Result<Self, RunError> {
         if from.join(FILE).exists() {
             return Self::load(from);
@@ -282,7 +283,11 @@ impl Setting {
                 blocks: config.blocks,
                 heads: config.heads,
             },
-            prediction: Prediction::Posterior,
+            prediction: if masked {
+                Prediction::Posterior
+            } else {
+                Prediction::Others
+            },
             optimization: Optimization::default(),
             acceleration: None,
         })

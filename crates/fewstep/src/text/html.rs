@@ -178,7 +178,7 @@ mod tests {
     fn the_page_is_well_formed_and_complete() {
         let page = html(&sample());
         assert_balanced(&page);
-        assert_eq!(page.matches("<h2>").count(), 9);
+        assert_eq!(page.matches("<h2>").count(), 10);
         assert!(!page.contains("src=") && !page.contains("href="));
         assert!(!page.contains("NaN") && !page.contains("inf<"));
         assert!(page.contains("2.2000 ± 0.0020 nats a symbol"));
