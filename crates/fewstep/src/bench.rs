@@ -274,7 +274,7 @@ fn sample(config: Config) -> Result<Prepared, Error> {
     let path = Path::new(Schedule::Linear, process, mask).map_err(wrong)?;
     let grid = Grid::uniform(SAMPLE_STEPS).map_err(wrong)?;
     // Every position goes through the head once, when it is unmasked.
-    let operations = operations(net.config(), SAMPLE_STEPS * length, length, length);
+    let operations = operations(net.config(), length, SAMPLE_STEPS * length, length);
     let how = Decoding {
         steps: false,
         ..Decoding::default()
