@@ -12,6 +12,7 @@ mod denoiser;
 mod error;
 pub mod evaluate;
 mod examples;
+pub(crate) mod json;
 pub mod marginals;
 mod metrics;
 mod model;

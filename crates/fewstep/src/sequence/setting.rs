@@ -10,7 +10,7 @@ use fewstep_nn::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Prediction, RunError};
+use super::{Prediction, RunError, json};
 
 /// The chain that carries noise to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,9 +251,7 @@ const FILE: &str = "run.json";
 impl Setting {
     /// The setting of the run in `dir`.
     pub fn load(dir: &FilePath) -> Result<Self, RunError> {
-        let file = dir.join(FILE);
-        let text = std::fs::read(&file).map_err(RunError::read(&file))?;
-        serde_json::from_slice(&text).map_err(RunError::setting(&file))
+        json::read(&dir.join(FILE))
     }
 
     /// The setting of the run or checkpoint in `from`. A checkpoint without `run.json` is taken for
@@ -296,9 +294,7 @@ impl Setting {
     /// Writes it.
     pub fn save(&self, dir: &FilePath) -> Result<(), RunError> {
         std::fs::create_dir_all(dir).map_err(RunError::write(dir))?;
-        let file = dir.join(FILE);
-        let text = serde_json::to_string_pretty(self).map_err(RunError::setting(&file))?;
-        fewstep_nn::replace(&file, |out| writeln!(out, "{text}")).map_err(RunError::write(&file))
+        json::write(&dir.join(FILE), self)
     }
 
     /// The setting itself if it can be run.

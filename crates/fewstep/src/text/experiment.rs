@@ -13,7 +13,6 @@ use std::{
 
 use fewstep_ctmc::{Grid, Language, Path};
 use fewstep_nn::Learner;
-use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Findings, Marginal, Plan, Point, Training,
@@ -25,6 +24,7 @@ use crate::{
     sequence::{
         Chain, Corpus, Model, Oracle, RunError, Target, Trainer,
         evaluate::{Quality, quality},
+        json,
         marginals::{Simulation, marginals},
         sampler::{Decoding, generate},
     },
@@ -47,8 +47,8 @@ const SIMULATION: Simulation = Simulation {
 /// Sequences that the entropy of the language is measured on.
 const ENTROPY_SAMPLES: usize = 4000;
 
-/// Carries out what is missing of a plan in `dir`. `None` if it was stopped before the end; then
-/// `findings` are of what there is.
+/// Carries out what is missing of a plan in `dir`. Returns what was found, and whether the plan came
+/// to its end; if it was stopped before, the findings are of what there is.
 pub fn run(
     dir: &FilePath,
     plan: Plan,
@@ -86,7 +86,7 @@ fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
     let file = dir.join("plan.json");
     if !file.exists() {
         fs::create_dir_all(dir).map_err(RunError::write(dir))?;
-        return save(&file, plan);
+        return json::write(&file, plan);
     }
     if !resume {
         return Err(RunError::Refused(format!(
@@ -94,23 +94,13 @@ fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
             dir.display()
         )));
     }
-    if read::<Plan>(&file)? != *plan {
+    if json::read::<Plan>(&file)? != *plan {
         return Err(RunError::Refused(format!(
             "{} holds another experiment; give the same options, or another directory",
             dir.display()
         )));
     }
     Ok(())
-}
-
-fn save(file: &FilePath, what: &impl Serialize) -> Result<(), RunError> {
-    let text = serde_json::to_string_pretty(what).map_err(RunError::setting(file))?;
-    fewstep_nn::replace(file, |out| writeln!(out, "{text}")).map_err(RunError::write(file))
-}
-
-fn read<T: DeserializeOwned>(file: &FilePath) -> Result<T, RunError> {
-    let text = fs::read(file).map_err(RunError::read(file))?;
-    serde_json::from_slice(&text).map_err(RunError::setting(file))
 }
 
 fn language(corpus: &Corpus) -> Result<&Language, RunError> {
@@ -211,9 +201,9 @@ impl Experiment<'_> {
                 seconds: outcome.seconds,
                 parameters: model.denoiser.trainable(adaptation).len(),
             };
-            save(&file, &training)?;
+            json::write(&file, &training)?;
         }
-        self.trainings.push(read(&file)?);
+        self.trainings.push(json::read(&file)?);
         Ok(Some(dir))
     }
 
@@ -234,14 +224,14 @@ impl Experiment<'_> {
             let sizes = (MARGINAL_STEPS, model.length);
             let law = (&self.language, &model.path);
             let found = marginals(&model.denoiser, law, sizes, SIMULATION, seed);
-            save(&file, &found)?;
+            json::write(&file, &found)?;
         }
         self.marginals.push(Marginal {
             chain: chain.name().into(),
             method: method.into(),
             seed,
             k: MARGINAL_STEPS,
-            found: read(&file)?,
+            found: json::read(&file)?,
         });
         Ok(())
     }

@@ -131,16 +131,13 @@ pub fn step<T: Real, N: Learner<T>>(
             tangent: true,
             others: passes.jumped.iter().take(method.draws).collect(),
         };
-        let counts: Vec<usize> = corrected
-            .chunk_by(|a, b| a / length == b / length)
-            .flat_map(|rows| rows.iter().map(|_| rows.len()))
-            .collect();
         let places = places(corrected, length);
         let consumer = |at: usize, logits: Logits<T>| {
             let row = corrected[at];
             let pair = &examples.pairs[row / length];
-            let mine = jumps.iter().map(|set| set[places[at]]);
-            let share = counts[at] as f64 / method.draws as f64;
+            let (place, count) = places[at];
+            let mine = jumps.iter().map(|set| set[place]);
+            let share = count as f64 / method.draws as f64;
             if matches!(path.process(), Process::UniformState) {
                 let coordinate = uniform_state::Coordinate {
                     path,
@@ -194,11 +191,11 @@ pub fn step<T: Real, N: Learner<T>>(
     total
 }
 
-/// For each row the number of its sequence among those that have rows.
-fn places(rows: &[usize], length: usize) -> Vec<usize> {
+/// For each row the number of its sequence among those that have rows, and how many it has.
+fn places(rows: &[usize], length: usize) -> Vec<(usize, usize)> {
     let groups = rows.chunk_by(|a, b| a / length == b / length).enumerate();
     groups
-        .flat_map(|(place, rows)| rows.iter().map(move |_| place))
+        .flat_map(|(place, rows)| rows.iter().map(move |_| (place, rows.len())))
         .collect()
 }
 

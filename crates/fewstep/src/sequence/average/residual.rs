@@ -35,10 +35,6 @@ pub fn residual<T: Real, N: Network<T>>(
     let jumps = draw(frozen, about, 2, address, &mut passes.frozen);
     jump(network, examples, &jumps, &mut passes.jumped);
     let (places, masked) = (places(&rows, length), path.mask().is_some());
-    let counts: Vec<usize> = rows
-        .chunk_by(|a, b| a / length == b / length)
-        .map(<[usize]>::len)
-        .collect();
     let posterior = frozen.visit(&passes.frozen, Rows::plain(&rows), |_, logits| {
         softmax::in_place(logits.value);
         logits.value.to_vec()
@@ -58,12 +54,12 @@ pub fn residual<T: Real, N: Network<T>>(
         let factor = (pair.t - pair.r) * pair.mu / pair.lambda;
         softmax::in_place(value);
         let mean = softmax::mean(value, tangent);
-        let place = places[at];
+        let (place, count) = places[at];
         let mut residuals = Vec::new();
         for (set, other) in jumps.iter().zip(others) {
             softmax::in_place(other);
             let own = masked && set[place].row == rows[at];
-            let share = if own { 0.0 } else { counts[place] as f64 };
+            let share = if own { 0.0 } else { count as f64 };
             let each = |z: usize| {
                 let (p, q) = (value[z].widen(), other[z].widen());
                 let known = posterior[at][z].widen();
