@@ -71,48 +71,152 @@ impl Coordinate<'_> {
         let level = path.schedule().level(t);
         let rate =
             |z: usize| lambda * duo::conditional_rate(level, symbols, self.state, z, self.x1);
-        // The slope of the loss in U(z), z != x.
-        let mut slopes = vec![0.0; symbols];
-        let mut total = 0.0;
         let away = || (0..symbols).filter(|&z| z != self.state);
-        match loss {
+        let mut total = 0.0;
+        let slopes = match loss {
             Loss::Shifted { floor } => {
+                // In U(z), and from U(z) = a p_z + b p_x + c to the logits.
+                let (mut slopes, mut all) = (vec![0.0; symbols], 0.0);
                 for z in away() {
                     let (q, most) = (rate(z), u[z] + (t - r) * change[z]);
                     total += q * (q / most.max(floor * lambda)).ln() - q + most;
-                    slopes[z] = 1.0;
+                    let mut slope = 1.0;
                     if most > floor * lambda {
-                        slopes[z] -= q / most;
+                        slope -= q / most;
                     }
+                    slopes[z] = u_form.a * p[z] * slope;
+                    all += slope;
+                }
+                slopes[self.state] = u_form.b * p[self.state] * all;
+                Slopes {
+                    of_logits: slopes,
+                    of_leaving: 0.0,
                 }
             }
             Loss::Linear => {
-                let out: f64 = away().map(|z| u[z]).sum();
-                let mut target_out = 0.0;
-                for z in away() {
-                    let target = rate(z) - (t - r) * change[z];
-                    let known = u[z].max(f64::MIN_POSITIVE);
-                    target_out += target;
-                    total -= target * known.ln();
-                    slopes[z] = -target / known;
+                let mut target: Vec<f64> = (0..symbols)
+                    .map(|z| rate(z) - (t - r) * change[z])
+                    .collect();
+                target[self.state] = 0.0;
+                let (value, slopes) = self.cross_entropy(u_form, &p, &target);
+                total = value;
+                slopes
+            }
+        };
+        slopes.write(self.state, &p, self.scale, value);
+        self.scale * total
+    }
+
+    /// `-sum_z P*(z) ln P(z)/(r - t)`, the kernel `P = delta + (r - t) U` against the one with the
+    /// rates `target`, up to a constant.
+    ///
+    /// A logarithm's slope is the share that each part of its argument has, so that no small
+    /// probability is ever divided by. With `q = 1 - p_x`, the parts of `U(z)` are `a p_z`, `-b q`
+    /// and `b + c`, those of `P(x)` what is left of 1 without `p_x`, and `p_x`; none is negative.
+    fn cross_entropy(&self, form: Affine, p: &[f64], target: &[f64]) -> (f64, Slopes) {
+        let (h, x) = (self.pair.r - self.pair.t, self.state);
+        let Affine { a, b, c } = form;
+        let others = (p.len() - 1) as f64;
+        // Not 1 - p_x, which is nothing but rounding where p_x is nearly 1.
+        let leaving: f64 = p.iter().sum::<f64>() - p[x];
+        let (same, fixed) = ((-b * leaving).max(0.0), (b + c).max(0.0));
+        let mut slopes = Slopes {
+            of_logits: vec![0.0; p.len()],
+            of_leaving: 0.0,
+        };
+        let mut total = 0.0;
+        for z in (0..p.len()).filter(|&z| z != x) {
+            let rate = a * p[z] + same + fixed;
+            total -= target[z] * rate.max(f64::MIN_POSITIVE).ln();
+            slopes.of_logits[z] = -target[z] * share(a * p[z], rate);
+            slopes.of_leaving -= target[z] * share(same, rate);
+        }
+        let known = (1.0 - h * (a + others * c)).max(0.0);
+        let own = h * (a - others * b) * p[x];
+        let target_stay = (1.0 - h * target.iter().sum::<f64>()) / h;
+        total -= target_stay * (known + own).max(f64::MIN_POSITIVE).ln();
+        slopes.of_logits[x] = -target_stay * share(own, known + own);
+        (total, slopes)
+    }
+}
+
+/// The share of a part in a sum; of nothing, all.
+fn share(part: f64, sum: f64) -> f64 {
+    if sum > 0.0 { part / sum } else { 1.0 }
+}
+
+/// The slopes of a loss in the logarithms of what it is a function of.
+struct Slopes {
+    /// In `ln p_z` for each `z`.
+    of_logits: Vec<f64>,
+    /// In `ln(1 - p_x)`.
+    of_leaving: f64,
+}
+
+impl Slopes {
+    /// Leaves the gradient in the logits: that of `ln p_z` is `delta_z - p`, that of `ln(1 - p_x)`
+    /// is `p_x (p/(1 - p_x) - delta_x)` with the own entry of `p` left out.
+    fn write<T: Real>(&self, x: usize, p: &[f64], scale: f64, logits: &mut [T]) {
+        let sum: f64 = self.of_logits.iter().sum();
+        let leaving = p.iter().sum::<f64>() - p[x];
+        // Where nothing leaves, all slopes are zero but for rounding.
+        let of_leaving = if leaving > 0.0 { self.of_leaving } else { 0.0 };
+        for (z, logit) in logits.iter_mut().enumerate() {
+            let away = match z == x {
+                true => -p[x],
+                false => p[x] * p[z] / leaving.max(f64::MIN_POSITIVE),
+            };
+            let slope = self.of_logits[z] - p[z] * sum + of_leaving * away;
+            *logit = T::of(scale * slope);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fewstep_ctmc::{Process, Schedule};
+
+    use super::*;
+
+    /// Predictions that leave no room in f32 for what they exclude, over short steps and over the
+    /// last one.
+    #[test]
+    fn certain_predictions_have_finite_gradients() {
+        let path = Path::new(Schedule::Linear, Process::UniformState, 4).unwrap();
+        for (t, r) in [(0.2, 0.3), (0.5, 1.0), (0.01, 1.0), (0.998, 1.0)] {
+            let pair = Pair::new(Schedule::Linear, t, r);
+            for logits in [
+                [0.0, 90.0, 0.0, 0.0],
+                [90.0, 0.0, 0.0, 0.0],
+                [-90.0, 0.0, 0.1, 0.2],
+                [17.0, 0.0, -17.0, 16.9],
+                [-200.0, 200.0, 0.0, 0.0],
+            ] {
+                let coordinate = Coordinate {
+                    path: &path,
+                    pair: &pair,
+                    state: 0,
+                    x1: 2,
+                    jumps: vec![(4.0, None)],
+                    scale: 0.1,
+                };
+                let mut value = logits.map(|l| l as f32);
+                let mut tangent = [0.5f32, -3.0, 2.0, 0.1];
+                let mut other = [0.3f32, 5.0, -5.0, 0.2];
+                let given = Logits {
+                    value: &mut value,
+                    tangent: &mut tangent,
+                    others: vec![&mut other],
+                };
+                let loss = coordinate.loss(Loss::Linear, given);
+                assert!(loss.is_finite(), "{loss} at {t}, {r}, {logits:?}");
+                // Rates are of the order of 1/t and 1/(1 - t).
+                let bound = 1e2 / (t * (1.0 - t));
+                for g in value {
+                    assert!(g.abs() < bound as f32, "{value:?} at {t}, {r}, {logits:?}");
                 }
-                let h = r - t;
-                let stay = (1.0 - h * out).max(f64::MIN_POSITIVE);
-                let target_stay = 1.0 - h * target_out;
-                total -= target_stay / h * stay.ln();
-                for z in away() {
-                    slopes[z] += target_stay / stay;
-                }
+                assert!(value.iter().sum::<f32>().abs() < 1e-4 * bound as f32);
             }
         }
-        // From U(z) = a p_z + b p_x + c to the logits.
-        let all: f64 = slopes.iter().sum();
-        slopes.iter_mut().for_each(|s| *s *= u_form.a);
-        slopes[self.state] = u_form.b * all;
-        let mean: f64 = p.iter().zip(&slopes).map(|(p, s)| p * s).sum();
-        for ((logit, p), s) in value.iter_mut().zip(&p).zip(&slopes) {
-            *logit = T::of(self.scale * p * (s - mean));
-        }
-        self.scale * total
     }
 }
