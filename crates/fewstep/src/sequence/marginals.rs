@@ -40,6 +40,11 @@ pub struct Marginals {
     pub base: f64,
     /// Of the prediction that is told the step.
     pub learned: f64,
+    /// Of the exact posterior at the start of the step: what a correction could remove.
+    pub posterior: f64,
+    /// From the prediction at rest to that posterior: the denoiser's own error, which no correction
+    /// removes.
+    pub denoiser: f64,
     /// Of the simulation itself: half the distance between its two halves.
     pub noise: f64,
 }
@@ -96,24 +101,36 @@ pub fn marginals<T: Real, N: Network<T>>(
         })
         .collect();
     let symbols = language.symbols();
-    let mut found = Marginals {
-        base: 0.0,
-        learned: 0.0,
-        noise: 0.0,
-    };
+    let starts = examples.pairs.par_iter().zip(examples.x.par_chunks(length));
+    let starts: Vec<Vec<f64>> = starts
+        .map(|(pair, x)| {
+            let mut law = vec![0.0; length * symbols];
+            language.denoise(path, path.schedule().level(pair.t), x, &mut law);
+            law
+        })
+        .collect();
+    let mut sums = [0.0; 5];
     for ((&row, told), at_rest) in rows.iter().zip(&told).zip(&at_rest) {
         let place = row % length * symbols..(row % length + 1) * symbols;
         let [a, b] = exact[row / length].each_ref().map(|e| &e[place.clone()]);
         let mean: Vec<f64> = a.iter().zip(b).map(|(a, b)| (a + b) / 2.0).collect();
-        found.base += distance(at_rest, &mean);
-        found.learned += distance(told, &mean);
-        found.noise += distance(a, b) / 2.0;
+        let start = &starts[row / length][place];
+        let found = [
+            distance(at_rest, &mean),
+            distance(told, &mean),
+            distance(start, &mean),
+            distance(at_rest, start),
+            distance(a, b) / 2.0,
+        ];
+        sums.iter_mut().zip(found).for_each(|(sum, d)| *sum += d);
     }
-    let count = rows.len() as f64;
+    let [base, learned, posterior, denoiser, noise] = sums.map(|sum| sum / rows.len() as f64);
     Marginals {
-        base: found.base / count,
-        learned: found.learned / count,
-        noise: found.noise / count,
+        base,
+        learned,
+        posterior,
+        denoiser,
+        noise,
     }
 }
 
@@ -178,6 +195,27 @@ mod tests {
     use fewstep_ctmc::{Chain, Schedule, Source, propagator};
 
     use super::*;
+
+    /// With the exact denoiser in the network's place there is no error but the step's.
+    #[test]
+    fn an_exact_denoiser_has_no_error_of_its_own() {
+        let language = Language::default_with(5, 4, 2).unwrap();
+        let process = Process::Mixture(Source::Uniform);
+        let path = Path::new(Schedule::Linear, process, 5).unwrap();
+        let oracle = crate::sequence::Oracle {
+            language: language.clone(),
+            path: path.clone(),
+        };
+        let simulation = Simulation {
+            states: 2,
+            trajectories: 16,
+            parts: 8,
+        };
+        let found = marginals(&oracle, (&language, &path), (2, 6), simulation, 1);
+        assert!(found.denoiser < 1e-12, "{}", found.denoiser);
+        assert!((found.base - found.posterior).abs() < 1e-12 && found.base > 0.01);
+        assert!((found.learned - found.base).abs() < 1e-12, "never told r");
+    }
 
     /// Against the propagator of the enumerated chain, and against the posterior at the start, which
     /// is not the average.

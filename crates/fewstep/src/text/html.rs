@@ -55,7 +55,9 @@ const THEORY: &str = "On the masked and the uniform-state chain the exact correc
 const MARGINALS: &str = "What the correction is trained for: the law of each coordinate after a step. \
     The chain with the exact denoiser is simulated finely from noised data over every step of a grid, \
     and the mean total variation to it is given for the prediction without the step (base) and with it \
-    (learned). Noise is what the simulation itself is uncertain by.";
+    (learned). The exact denoiser without the step is as far away as a correction could bring it nearer; \
+    the denoiser’s error is its distance to that one, and stays whatever the correction does. Noise is \
+    what the simulation itself is uncertain by.";
 
 const TRAININGS: &str = "The bound is on the negative log-likelihood of validation sequences, in nats a \
     symbol; the exact denoiser’s bound on the same ones is the least that a network can expect.";

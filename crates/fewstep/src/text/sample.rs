@@ -108,6 +108,8 @@ pub fn sample() -> Findings {
             found: Marginals {
                 base: 0.12,
                 learned: 0.034,
+                posterior: 0.1,
+                denoiser: 0.03,
                 noise: 0.005,
             },
         }],

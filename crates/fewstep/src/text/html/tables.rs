@@ -140,14 +140,29 @@ fn columns(heads: &[&str]) -> String {
 
 /// Learned marginals against the exact chain's.
 pub fn marginals(findings: &Findings) -> String {
-    let heads = columns(&["seed", "steps of the grid", "base", "learned", "noise"]);
+    let heads = columns(&[
+        "seed",
+        "steps of the grid",
+        "base",
+        "learned",
+        "exact denoiser",
+        "denoiser’s error",
+        "noise",
+    ]);
     let line = |marginal: &Marginal| {
         let curve = Curve {
             chain: &marginal.chain,
             method: &marginal.method,
         };
         let found = &marginal.found;
-        let values = [found.base, found.learned, found.noise].map(|v| format!("{v:.4}"));
+        let values = [
+            found.base,
+            found.learned,
+            found.posterior,
+            found.denoiser,
+            found.noise,
+        ]
+        .map(|v| format!("{v:.4}"));
         let cells = [marginal.seed.to_string(), marginal.k.to_string()]
             .into_iter()
             .chain(values);
@@ -322,7 +337,8 @@ mod tests {
         let table = marginals(&sample());
         assert_eq!(
             cells(&table, "uniform, linear"),
-            "<td>0</td><td>8</td><td>0.1200</td><td>0.0340</td><td>0.0050</td></tr>"
+            "<td>0</td><td>8</td><td>0.1200</td><td>0.0340</td><td>0.1000</td><td>0.0300</td>\
+             <td>0.0050</td></tr>"
         );
     }
 
