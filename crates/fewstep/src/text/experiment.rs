@@ -5,8 +5,7 @@
 //! on from where it was.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::Write,
+    fs,
     path::{Path as FilePath, PathBuf},
     time::Duration,
 };
@@ -18,6 +17,7 @@ use super::{
     Findings, Marginal, Plan, Point, Training,
     controls::{CONTROLS, control},
     plan::{FEW, target_name},
+    points::{Points, Way},
 };
 use crate::{
     lab::Monitor,
@@ -118,14 +118,6 @@ struct Experiment<'a> {
     trainings: Vec<Training>,
     marginals: Vec<Marginal>,
     monitor: &'a dyn Monitor,
-}
-
-/// How the sequences of a point are drawn.
-#[derive(Clone, Copy)]
-struct Way {
-    k: usize,
-    temperature: f64,
-    gain: f64,
 }
 
 impl Experiment<'_> {
@@ -378,57 +370,5 @@ impl Experiment<'_> {
             points: self.points.all,
             marginals: self.marginals,
         }
-    }
-}
-
-/// The points in a file.
-struct Points {
-    file: PathBuf,
-    all: Vec<Point>,
-}
-
-impl Points {
-    /// Those that were written whole; a line that was cut off is forgotten.
-    fn open(file: PathBuf) -> Result<Self, RunError> {
-        if !file.exists() {
-            return Ok(Self {
-                file,
-                all: Vec::new(),
-            });
-        }
-        let text = fs::read_to_string(&file).map_err(RunError::read(&file))?;
-        let all: Vec<Point> = text
-            .lines()
-            .map_while(|line| serde_json::from_str(line).ok())
-            .collect();
-        let points = Self { file, all };
-        fewstep_nn::replace(&points.file, |out| {
-            for point in &points.all {
-                writeln!(out, "{}", serde_json::to_string(point)?)?;
-            }
-            Ok(())
-        })
-        .map_err(RunError::write(&points.file))?;
-        Ok(points)
-    }
-
-    fn has(&self, (chain, method): (&str, &str), seed: u64, way: Way) -> bool {
-        self.all.iter().any(|p| {
-            (p.chain.as_str(), p.method.as_str(), p.seed) == (chain, method, seed)
-                && (p.k, p.temperature, p.gain) == (way.k, way.temperature, way.gain)
-        })
-    }
-
-    fn add(&mut self, point: Point) -> Result<(), RunError> {
-        let opened = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.file);
-        let line = serde_json::to_string(&point).map_err(RunError::setting(&self.file))?;
-        opened
-            .and_then(|mut out| writeln!(out, "{line}"))
-            .map_err(RunError::write(&self.file))?;
-        self.all.push(point);
-        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod experiment;
 mod frontier;
 mod html;
 mod plan;
+mod points;
 #[cfg(test)]
 mod sample;
 mod svg;

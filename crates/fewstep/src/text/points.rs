@@ -1,0 +1,76 @@
+//! The points of an experiment, kept in a file as they are found: one line of JSON each.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::PathBuf,
+};
+
+use super::Point;
+use crate::sequence::RunError;
+
+/// How the sequences of a point are drawn.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// Steps.
+    pub k: usize,
+    /// The temperature.
+    pub temperature: f64,
+    /// The gain on the correction.
+    pub gain: f64,
+}
+
+/// The points in a file.
+pub struct Points {
+    file: PathBuf,
+    /// All of them, in the order they were found in.
+    pub all: Vec<Point>,
+}
+
+impl Points {
+    /// Those that were written whole; a line that was cut off is forgotten.
+    pub fn open(file: PathBuf) -> Result<Self, RunError> {
+        if !file.exists() {
+            return Ok(Self {
+                file,
+                all: Vec::new(),
+            });
+        }
+        let text = fs::read_to_string(&file).map_err(RunError::read(&file))?;
+        let all: Vec<Point> = text
+            .lines()
+            .map_while(|line| serde_json::from_str(line).ok())
+            .collect();
+        let points = Self { file, all };
+        fewstep_nn::replace(&points.file, |out| {
+            for point in &points.all {
+                writeln!(out, "{}", serde_json::to_string(point)?)?;
+            }
+            Ok(())
+        })
+        .map_err(RunError::write(&points.file))?;
+        Ok(points)
+    }
+
+    /// Whether the point of a chain and method with a seed, drawn this way, is there.
+    pub fn has(&self, (chain, method): (&str, &str), seed: u64, way: Way) -> bool {
+        self.all.iter().any(|p| {
+            (p.chain.as_str(), p.method.as_str(), p.seed) == (chain, method, seed)
+                && (p.k, p.temperature, p.gain) == (way.k, way.temperature, way.gain)
+        })
+    }
+
+    /// Adds a point, on the disk first.
+    pub fn add(&mut self, point: Point) -> Result<(), RunError> {
+        let opened = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.file);
+        let line = serde_json::to_string(&point).map_err(RunError::setting(&self.file))?;
+        opened
+            .and_then(|mut out| writeln!(out, "{line}"))
+            .map_err(RunError::write(&self.file))?;
+        self.all.push(point);
+        Ok(())
+    }
+}
