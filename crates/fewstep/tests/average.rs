@@ -425,6 +425,7 @@ fn uniform_state_by_rows<N: Learner<f64>>(
             }
             if matches!(loss, Loss::Linear) {
                 sum -= target_stay / h * stay.ln();
+                sum *= h / (1.0 + h * pair.lambda / level.kappa);
             }
             scale * sum
         };

@@ -72,7 +72,7 @@ impl Coordinate<'_> {
         let rate =
             |z: usize| lambda * duo::conditional_rate(level, symbols, self.state, z, self.x1);
         let away = || (0..symbols).filter(|&z| z != self.state);
-        let mut total = 0.0;
+        let (mut total, mut scale) = (0.0, self.scale);
         let slopes = match loss {
             Loss::Shifted { floor } => {
                 // In U(z), and from U(z) = a p_z + b p_x + c to the logits.
@@ -100,11 +100,12 @@ impl Coordinate<'_> {
                 target[self.state] = 0.0;
                 let (value, slopes) = self.cross_entropy(u_form, &p, &target);
                 total = value;
+                scale *= weight(self.pair, level.kappa);
                 slopes
             }
         };
-        slopes.write(self.state, &p, self.scale, value);
-        self.scale * total
+        slopes.write(self.state, &p, scale, value);
+        scale * total
     }
 
     /// `-sum_z P*(z) ln P(z)/(r - t)`, the kernel `P = delta + (r - t) U` against the one with the
@@ -138,6 +139,16 @@ impl Coordinate<'_> {
         slopes.of_logits[x] = -target_stay * share(own, known + own);
         (total, slopes)
     }
+}
+
+/// What a pair counts in the linear loss, which has the same minimum whatever it is.
+///
+/// A coordinate that shows noise leaves its state at the rate `lambda/kappa`, which has no bound
+/// towards noise, and a jump weighs its rate. Pairs that counted alike would let the few that begin
+/// next to noise drown all others: their mean square does not exist.
+fn weight(pair: &Pair, kappa: f64) -> f64 {
+    let h = pair.r - pair.t;
+    h / (1.0 + h * pair.lambda / kappa)
 }
 
 /// The share of a part in a sum; of nothing, all.
