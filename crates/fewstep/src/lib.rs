@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod bench;
 pub mod data;
+pub mod judge;
 pub mod lab;
 pub mod objective;
 pub mod report;
