@@ -2,14 +2,16 @@
 //!
 //! Likelihood comes from the law of the data where it is known, else from a hidden Markov language
 //! fitted to them; the rows of real sequences and of samplers that know only frequencies stand
-//! beside, so that a number that can be gamed shows it.
+//! beside, so that a number that can be gamed shows it. With `--judge` a pretrained language model
+//! reads the text of every row too.
 
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args as ClapArgs;
 use fewstep::{
+    judge::Protocol,
     sequence::{
-        Model, Use,
+        Corpus, Model, Use,
         evaluate::{Diversity, Quality, diversity, quality},
         sampler::Decoding,
     },
@@ -18,7 +20,7 @@ use fewstep::{
 use fewstep_ctmc::{Grid, Language};
 use serde_json::{Value, json};
 
-use crate::{Failure, parse};
+use crate::{Failure, judge::Bench, parse};
 
 /// Arguments of `fewstep eval`.
 #[derive(ClapArgs)]
@@ -45,6 +47,13 @@ pub struct Args {
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// A language model to judge the text by: a .gguf file, or a Hugging Face directory of a GPT-2
+    /// or Llama
+    #[arg(long, value_name = "PATH")]
+    judge: Option<PathBuf>,
+    /// What the judge's perplexity counts: as MDLM and DUO, or as ReDi
+    #[arg(long, default_value_t, requires = "judge", value_name = "duo|redi")]
+    protocol: Protocol,
     /// One line of JSON a setting
     #[arg(long)]
     json: bool,
@@ -56,15 +65,28 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.samples < 2 {
         return Err(Failure::Usage("--samples must be at least 2".into()));
     }
+    let bench = match &args.judge {
+        Some(path) => Some(Bench::open(path, args.protocol, &model.corpus)?),
+        None => None,
+    };
     let failed = |e: fewstep::sequence::RunError| Failure::Failed(e.to_string());
     let judge = model.corpus.judge(model.length).map_err(failed)?;
-    let table = Table {
+    let mut table = Table {
         length: model.length,
         language: judge.as_ref().map(|(language, _)| language),
+        bench,
         json: args.json,
     };
     if !args.json {
-        println!("{}\n", about(judge.as_ref().map(|(_, exact)| *exact)));
+        println!("{}", about(judge.as_ref().map(|(_, exact)| *exact)));
+        if let Some(path) = &args.judge {
+            println!(
+                "judge ppl by {}, protocol {}",
+                path.display(),
+                args.protocol
+            );
+        }
+        println!();
         table.head();
     }
     // Real sequences, where there are some.
@@ -72,12 +94,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .corpus
         .sequences(Use::Validation, args.samples, model.length)
     {
-        table.row("data", json!({}), &x);
+        table.row("data", json!({}), (&model.corpus, &x))?;
     }
     if let Some(language) = table.language {
         for of in [Control::Unigram, Control::Bigram] {
             let x = control(language, of, (args.samples, model.length), args.seed);
-            table.row(of.name(), json!({}), &x);
+            table.row(of.name(), json!({}), (&model.corpus, &x))?;
         }
     }
     let grids: Result<Vec<Grid>, _> = match &args.grid {
@@ -105,7 +127,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                     "seconds": start.elapsed().as_secs_f64(),
                 });
                 let name = format!("K {steps}, T {temperature}, gain {gain}");
-                table.row(&name, way, &x);
+                table.row(&name, way, (&model.corpus, &x))?;
             }
         }
     }
@@ -120,10 +142,14 @@ fn about(exact: Option<bool>) -> &'static str {
     }
 }
 
+/// Over the judge's numbers.
+const HEAD: &str = "   judge ppl   tokens";
+
 /// The rows that are printed.
 struct Table<'a> {
     length: usize,
     language: Option<&'a Language>,
+    bench: Option<Bench>,
     json: bool,
 }
 
@@ -131,30 +157,58 @@ impl Table<'_> {
     fn head(&self) {
         let judged = "      NLL            bigram TV";
         println!(
-            "{:26}{}  entropy  distinct 1, 2, 3     repeated",
+            "{:26}{}  entropy  distinct 1, 2, 3     repeated{}",
             "",
-            if self.language.is_some() { judged } else { "" }
+            if self.language.is_some() { judged } else { "" },
+            if self.bench.is_some() { HEAD } else { "" },
         );
     }
 
-    fn row(&self, name: &str, way: Value, x: &[usize]) {
+    fn row(
+        &mut self,
+        name: &str,
+        way: Value,
+        (corpus, x): (&Corpus, &[usize]),
+    ) -> Result<(), Failure> {
         let varied: Diversity = diversity(x, self.length);
         let found: Option<Quality> = self.language.map(|l| quality(l, x, self.length));
+        let read = match &mut self.bench {
+            Some(bench) => {
+                let texts = x.chunks_exact(self.length).map(|x| corpus.show(x));
+                Some((
+                    bench.score(name, &texts.collect::<Vec<_>>())?,
+                    bench.protocol,
+                ))
+            }
+            None => None,
+        };
         if self.json {
             let mut line = json!({ "name": name, "quality": found, "diversity": varied });
-            if let (Some(line), Value::Object(way)) = (line.as_object_mut(), way) {
-                line.extend(way);
+            let judged = read.map(|(score, protocol)| {
+                json!({
+                    "judge_perplexity": score.perplexity, "judge_tokens": score.tokens,
+                    "protocol": protocol.name(),
+                })
+            });
+            for more in [Some(way), judged].into_iter().flatten() {
+                if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
+                    line.extend(more);
+                }
             }
             println!("{line}");
-            return;
+            return Ok(());
         }
         let judged = found.map_or_else(String::new, |q| {
             format!("{:8.4} +- {:.4}  {:9.4}", q.nll, q.nll_error, q.bigram)
         });
+        let read = read.map_or_else(String::new, |(score, _)| {
+            format!("  {:9.2}  {:7}", score.perplexity, score.tokens)
+        });
         let [one, two, three] = varied.distinct;
         println!(
-            "{name:26}{judged}  {:7.4}  {one:.4} {two:.4} {three:.4}  {:7.4}",
+            "{name:26}{judged}  {:7.4}  {one:.4} {two:.4} {three:.4}  {:7.4}{read}",
             varied.entropy, varied.repetition
         );
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod eval;
 mod fill;
 mod generation;
+mod judge;
 mod parse;
 mod potts;
 mod progress;
