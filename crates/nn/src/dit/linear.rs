@@ -6,58 +6,30 @@ use std::ops::Range;
 use super::Affine;
 use crate::{
     Real,
-    kernel::{Packed, View, matmul, matmul_packed},
+    kernel::{View, matmul},
     layers::gate::add_column_sums,
 };
 
-/// A matrix `[out, in]`, and its panels if they were packed ahead for this direction.
-#[derive(Clone, Copy)]
-pub struct Weight<'a, T> {
-    /// Its entries.
-    pub data: &'a [T],
-    /// Its panels.
-    pub ahead: Option<&'a Packed<T>>,
-}
-
-impl<'a, T> From<&'a [T]> for Weight<'a, T> {
-    fn from(data: &'a [T]) -> Self {
-        Self { data, ahead: None }
-    }
-}
-
-impl<T: Real> Weight<'_, T> {
-    fn multiply(&self, x: View<T>, right: View<T>, y: &mut [T], accumulate: bool) {
-        match self.ahead {
-            Some(packed) => matmul_packed(x, (right, packed), y, accumulate),
-            None => matmul(x, right, y, accumulate),
-        }
-    }
-}
-
-/// `W^T`, which the forward direction multiplies by.
-pub fn turned<T: Real>(weight: &[T], inner: usize) -> View<'_, T> {
-    View::new(weight, weight.len() / inner, inner).t()
-}
-
 /// `y [n, out] = x [n, in] W^T`.
-pub fn forward<'a, T: Real>(weight: impl Into<Weight<'a, T>>, inner: usize, x: &[T], y: &mut [T]) {
-    let weight = weight.into();
-    let x = View::new(x, x.len() / inner, inner);
-    weight.multiply(x, turned(weight.data, inner), y, false);
+pub fn forward<T: Real>(weight: &[T], inner: usize, x: &[T], y: &mut [T]) {
+    let outer = weight.len() / inner;
+    matmul(
+        View::new(x, x.len() / inner, inner),
+        View::new(weight, outer, inner).t(),
+        y,
+        false,
+    );
 }
 
 /// `gx [n, in] = gy [n, out] W`, added if `accumulate`.
-pub fn back_input<'a, T: Real>(
-    weight: impl Into<Weight<'a, T>>,
-    inner: usize,
-    gy: &[T],
-    gx: &mut [T],
-    accumulate: bool,
-) {
-    let weight = weight.into();
-    let outer = weight.data.len() / inner;
-    let gy = View::new(gy, gy.len() / outer, outer);
-    weight.multiply(gy, View::new(weight.data, outer, inner), gx, accumulate);
+pub fn back_input<T: Real>(weight: &[T], inner: usize, gy: &[T], gx: &mut [T], accumulate: bool) {
+    let outer = weight.len() / inner;
+    matmul(
+        View::new(gy, gy.len() / outer, outer),
+        View::new(weight, outer, inner),
+        gx,
+        accumulate,
+    );
 }
 
 /// `gW [out, in] = gy^T x`, added if `accumulate`.

@@ -7,12 +7,11 @@
 //!
 //! - [`Config`] and [`Layout`]: sizes, and where each published tensor lies in the flat vector;
 //! - `time`: the conditioning vector from `t` and `r`;
-//! - `trunk`: the blocks, forward, tangent and backward; `ahead`: their matrices, packed once;
+//! - `trunk`: the blocks, forward, tangent and backward;
 //! - `head`: features to logits and back, in blocks of rows;
 //! - `correction`: what a step adds to the features;
 //! - `model`: [`Dit`], the whole; `network`: what the rest of the program sees of it.
 
-mod ahead;
 mod config;
 mod correction;
 mod head;

@@ -5,7 +5,6 @@ use rayon::prelude::*;
 
 use super::{
     Config, Layout, Step,
-    ahead::{Ahead, Way, of_block},
     correction::Corrected,
     head::Pool,
     linear::{Slots, affine, affine_tangent},
@@ -27,7 +26,6 @@ pub struct Dit<T> {
     pub(super) layout: Layout,
     pub(super) parameters: Vec<T>,
     angles: Angles<T>,
-    pub(super) ahead: Ahead<T>,
     pub(super) pool: Pool<T>,
     /// Factor on the correction.
     pub gain: f64,
@@ -127,7 +125,6 @@ impl<T: Real> Dit<T> {
             config,
             layout,
             parameters,
-            ahead: Ahead::default(),
             pool: Pool::default(),
             gain: 1.0,
         }
@@ -222,8 +219,6 @@ impl<T: Real> Dit<T> {
         moved.resize_with(parts, Default::default);
         let (trunk, e) = (&pass.time.trunk, together * sizes.conditioning);
         let alone = parts >= rayon::current_num_threads();
-        let few = (parts, together * length);
-        let ahead = self.ahead.of((layout, p), c, few, Way::Forward);
         pass.parts
             .par_iter_mut()
             .zip(x.par_chunks_mut(chunk))
@@ -235,8 +230,7 @@ impl<T: Real> Dit<T> {
                 for (block, at) in layout.blocks.iter().zip(0..) {
                     let kept = &mut part.kept[at.min(every - 1)];
                     let about = (part.sizes, p, block, &self.angles);
-                    let mut here =
-                        BlockPass::new(about, &mut part.scratch).ahead(of_block(ahead, at));
+                    let mut here = BlockPass::new(about, &mut part.scratch);
                     kernel::alone(alone, || here.forward((value, tangent), x, dx, kept));
                 }
             });
@@ -297,11 +291,8 @@ impl<T: Real> Dit<T> {
             let c = &pass.time.trunk.value;
             let inner = (s.conditioning, &c[..]);
             gradient.affine(p, &layout.modulation, inner, &gmods, Some(&mut gc));
-            let rows = part_of(s.length, s.channels) * s.length;
-            let chunk = rows * s.channels;
+            let chunk = part_of(s.length, s.channels) * s.length * s.channels;
             let alone = pass.parts.len() >= rayon::current_num_threads();
-            let few = (pass.parts.len(), rows);
-            let ahead = self.ahead.of((layout, p), s.channels, few, Way::Backward);
             for (at, block) in layout.blocks.iter().enumerate().rev() {
                 let about = |part: Sizes| (part, p, block, &self.angles);
                 let sums: Vec<Sums<T>> = pass
@@ -314,8 +305,7 @@ impl<T: Real> Dit<T> {
                             kept,
                             scratch,
                         } = part;
-                        let mut here =
-                            BlockPass::new(about(*sizes), scratch).ahead(of_block(ahead, at));
+                        let mut here = BlockPass::new(about(*sizes), scratch);
                         kernel::alone(alone, || here.backward(&kept[at], gx))
                     })
                     .collect();

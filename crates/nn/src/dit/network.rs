@@ -97,7 +97,6 @@ impl<T: Real> Learner<T> for Dit<T> {
     }
 
     fn parameters_mut(&mut self) -> &mut [T] {
-        self.ahead.forget();
         &mut self.parameters
     }
 

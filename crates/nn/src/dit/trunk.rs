@@ -7,11 +7,10 @@
 
 use super::{
     Block,
-    linear::{Slots, Weight, affine, affine_tangent, back_input, forward},
+    linear::{Slots, affine, affine_tangent, back_input, forward},
 };
 use crate::{
     Real,
-    kernel::Packed,
     layers::{
         attention::{self, Shape},
         gate::{Gate, add_column_sums},
@@ -116,7 +115,6 @@ pub struct BlockPass<'a, T> {
     parameters: &'a [T],
     block: &'a Block,
     angles: &'a Angles<T>,
-    ahead: &'a [Packed<T>],
     scratch: &'a mut Scratch<T>,
 }
 
@@ -131,24 +129,8 @@ impl<'a, T: Real> BlockPass<'a, T> {
             parameters,
             block,
             angles,
-            ahead: &[],
             scratch,
         }
-    }
-
-    /// With the block's matrices packed ahead for the way that is gone, or nothing.
-    pub fn ahead(self, ahead: &'a [Packed<T>]) -> Self {
-        Self { ahead, ..self }
-    }
-
-    /// The matrices qkv, out, up and down.
-    fn matrices(&self) -> [Weight<'a, T>; 4] {
-        let b = self.block;
-        let ranges = [&b.qkv, &b.out, &b.up.weight, &b.down.weight];
-        std::array::from_fn(|i| Weight {
-            data: &self.parameters[ranges[i].clone()],
-            ahead: self.ahead.get(i),
-        })
     }
 
     /// Moves the state `x [N, C]` through the block, and the tangent of its first sequences.
@@ -161,7 +143,6 @@ impl<'a, T: Real> BlockPass<'a, T> {
     ) {
         let (s, p, b) = (self.sizes, self.parameters, self.block);
         let (n, m, width) = (s.state(), s.moved(), s.channels);
-        let [qkv, out_of, up, down] = self.matrices();
         let scratch = &mut *self.scratch;
         let [h, dh, moved, ..] = &mut scratch.narrow;
         let (h, dh, moved) = (sized(h, n), sized(dh, m), sized(moved, m));
@@ -177,7 +158,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let norm1 = norm(&s, &p[b.norm1.clone()], mods, 0);
         norm1.forward(&kept.x, h, sized(stats1, rows));
         let three = sized(&mut scratch.three[0], 3 * n);
-        forward(qkv, width, h, three);
+        forward(&p[b.qkv.clone()], width, h, three);
         let [q, k, v] = &mut kept.qkv;
         let parts = [sized(q, n), sized(k, n), sized(v, n)];
         rotary::split(self.angles, (s.length, s.heads), three, parts);
@@ -186,14 +167,14 @@ impl<'a, T: Real> BlockPass<'a, T> {
         attention::forward(s.shape(s.batch), [q, k, v], o, lse);
         rotary::merge(s.parts(), o, h);
         let attended = sized(&mut kept.attended, n);
-        forward(out_of, width, h, attended);
+        forward(&p[b.out.clone()], width, h, attended);
         let gate1 = gate(&s, mods, 0);
         gate1.forward(attended, None, x);
 
         if m > 0 {
             norm1.tangent((&kept.x, stats1), (dx, &dmodulation), dh);
             let three = &mut three[..3 * m];
-            forward(qkv, width, dh, three);
+            forward(&p[b.qkv.clone()], width, dh, three);
             let dparts = &mut sized(wide, 3 * m)[..];
             let (dq, rest) = dparts.split_at_mut(m);
             let (dk, dv) = rest.split_at_mut(m);
@@ -207,7 +188,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
                 moved,
             );
             rotary::merge(s.parts(), moved, dh);
-            forward(out_of, width, dh, moved);
+            forward(&p[b.out.clone()], width, dh, moved);
             gate1.tangent(&attended[..m], (moved, &dmodulation), dx);
         }
 
@@ -218,17 +199,17 @@ impl<'a, T: Real> BlockPass<'a, T> {
         }
         let hidden = sized(&mut kept.hidden, 4 * n);
         let active = sized(wide, 4 * n);
-        forward(up, width, h, hidden);
+        forward(&p[b.up.weight.clone()], width, h, hidden);
         gelu::forward(Form::Tanh, hidden, &p[b.up.bias.clone()], active);
         let out = sized(&mut kept.out, n);
-        forward(down, 4 * width, active, out);
+        forward(&p[b.down.weight.clone()], 4 * width, active, out);
         let gate2 = gate(&s, mods, 1);
         gate2.forward(out, Some(&p[b.down.bias.clone()]), x);
         if m > 0 {
             let dwide = sized(dwide, 4 * m);
-            forward(up, width, dh, dwide);
+            forward(&p[b.up.weight.clone()], width, dh, dwide);
             gelu::chain(Form::Tanh, &hidden[..4 * m], dwide);
-            forward(down, 4 * width, dwide, moved);
+            forward(&p[b.down.weight.clone()], 4 * width, dwide, moved);
             gate2.tangent(&out[..m], (moved, &dmodulation), dx);
         }
     }
@@ -240,7 +221,6 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let (s, p, b) = (self.sizes, self.parameters, self.block);
         let (n, width) = (s.state(), s.channels);
         let rows = n / width;
-        let [qkv, out_of, up, down] = self.matrices();
         let scratch = &mut *self.scratch;
         let [h1, h2, gy1, gy2, merged, middle, gh] = scratch.narrow.each_mut().map(|v| sized(v, n));
         let [active, gwide] = scratch.wide.each_mut().map(|v| sized(v, 4 * n));
@@ -259,7 +239,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let gate2 = gate(&s, mods, 1);
         gate2.backward(&kept.out, gx, gy2, gmods, Some(&mut sums.down));
         gelu::value(Form::Tanh, &kept.hidden, active);
-        back_input(down, 4 * width, gy2, gwide, false);
+        back_input(&p[b.down.weight.clone()], 4 * width, gy2, gwide, false);
         gelu::chain(Form::Tanh, &kept.hidden, gwide);
         add_column_sums(gwide, &mut sums.up);
         // The state between the branches, by the operations of the forward pass.
@@ -269,13 +249,13 @@ impl<'a, T: Real> BlockPass<'a, T> {
         gate1.forward(gh, None, middle);
         let norm2 = norm(&s, &p[b.norm2.clone()], mods, 1);
         norm2.forward(middle, h2, &mut stats);
-        back_input(up, width, gwide, gh, false);
+        back_input(&p[b.up.weight.clone()], width, gwide, gh, false);
         norm2.backward((middle, &stats), gh, gx, gmods, &mut sums.norms[1]);
 
         // Attention.
         gate1.backward(&kept.attended, gx, gy1, gmods, None);
         rotary::merge(s.parts(), &kept.o, merged);
-        back_input(out_of, width, gy1, gh, false);
+        back_input(&p[b.out.clone()], width, gy1, gh, false);
         let go = middle;
         rotary::divide(s.parts(), gh, go);
         let (gq, rest) = gparts.split_at_mut(n);
@@ -291,7 +271,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         rotary::join(self.angles, (s.length, s.heads), [gq, gk, gv], three);
         let norm1 = norm(&s, &p[b.norm1.clone()], mods, 0);
         norm1.forward(&kept.x, h1, &mut stats);
-        back_input(qkv, width, three, gh, false);
+        back_input(&p[b.qkv.clone()], width, three, gh, false);
         norm1.backward((&kept.x, &stats), gh, gx, gmods, &mut sums.norms[0]);
         sums
     }

@@ -10,17 +10,17 @@
 // Tasks write columns of one result, which no safe slice can say.
 #![allow(unsafe_code)]
 
-use std::{cell::Cell, ops::Range};
+use std::cell::Cell;
 
 use rayon::prelude::*;
 
-use super::{Lines, Micro, Packed, Task, View, pack};
+use super::{Lines, Micro, Task, View, pack};
 use crate::Real;
 
 /// Length of a block of `k`: with [`GROUP`], what is packed at a time stays in a core's second cache.
 const DEPTH: usize = 768;
 /// Columns of the right operand that a task packs and goes over.
-pub(super) const GROUP: usize = 128;
+const GROUP: usize = 128;
 /// Rows below which a result is not divided further.
 const LOW: usize = 128;
 /// Rows of a transposed left operand that are packed at a time.
@@ -41,31 +41,15 @@ pub fn alone<R>(alone: bool, f: impl FnOnce() -> R) -> R {
 
 /// `c [m, n] = a [m, k] b [k, n]` over all threads, added to `c` if `accumulate`.
 pub fn matmul<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool) {
-    product(a, (b, None), c, accumulate, !ALONE.get());
-}
-
-/// As [`matmul`], with `b` also packed ahead.
-pub fn matmul_packed<T: Real>(
-    a: View<T>,
-    (b, packed): (View<T>, &Packed<T>),
-    c: &mut [T],
-    accumulate: bool,
-) {
-    product(a, (b, packed.panels()), c, accumulate, !ALONE.get());
+    product(a, b, c, accumulate, !ALONE.get());
 }
 
 /// As [`matmul`], on this thread alone: for callers that split the work themselves.
 pub fn matmul_here<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool) {
-    product(a, (b, None), c, accumulate, false);
+    product(a, b, c, accumulate, false);
 }
 
-fn product<T: Real>(
-    a: View<T>,
-    (b, panels): (View<T>, Option<&[T]>),
-    c: &mut [T],
-    accumulate: bool,
-    threads: bool,
-) {
+fn product<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool, threads: bool) {
     let (m, n, k) = (a.rows(), b.cols(), a.cols());
     assert_eq!(k, b.rows(), "inner sizes of a product");
     assert_eq!(c.len(), m * n, "a result of {m} x {n}");
@@ -78,7 +62,6 @@ fn product<T: Real>(
     T::dispatch(Product {
         a,
         b,
-        panels,
         c,
         accumulate,
         threads,
@@ -88,8 +71,6 @@ fn product<T: Real>(
 struct Product<'a, T> {
     a: View<'a, T>,
     b: View<'a, T>,
-    /// Those of `b`, if it was packed ahead.
-    panels: Option<&'a [T]>,
     c: &'a mut [T],
     accumulate: bool,
     threads: bool,
@@ -110,7 +91,7 @@ impl<T: Real> Task<T> for Product<'_, T> {
 impl<T: Real> Product<'_, T> {
     fn packed<M: Micro<T>>(self, micro: M) {
         let (m, n, k) = (self.a.rows(), self.b.cols(), self.a.cols());
-        let depth = depth_of(k);
+        let depth = k.div_ceil(k.div_ceil(DEPTH));
         let c = Shared(self.c.as_mut_ptr());
         if let Some(left) = Left::in_place(self.a) {
             // SAFETY: `c` has m rows of n and is borrowed exclusively.
@@ -118,7 +99,7 @@ impl<T: Real> Product<'_, T> {
                 columns(
                     micro,
                     (left, m),
-                    (self.b, self.panels),
+                    self.b,
                     depth,
                     c,
                     (self.accumulate, self.threads),
@@ -142,7 +123,7 @@ impl<T: Real> Product<'_, T> {
                 let left = Left::packed::<M>(packed, here);
                 let how = (self.accumulate || first > 0, self.threads);
                 // SAFETY: these rows of `c`, which is borrowed exclusively.
-                unsafe { columns(micro, (left, rows), (b, None), here, c.at(top * n), how) };
+                unsafe { columns(micro, (left, rows), b, here, c.at(top * n), how) };
             }
         }
         T::give(buffer);
@@ -182,17 +163,6 @@ impl<T: Real> Product<'_, T> {
             );
         }
     }
-}
-
-/// The length of the blocks that `k` is cut into.
-pub(super) fn depth_of(k: usize) -> usize {
-    k.div_ceil(k.div_ceil(DEPTH))
-}
-
-/// Where a block of `k` lies among the panels of a group of columns.
-pub(super) fn place<T: Real, M: Micro<T>>(width: usize, first: usize, here: usize) -> Range<usize> {
-    let start = pack::rhs_len::<T, M>(first, width);
-    start..start + pack::rhs_len::<T, M>(here, width)
 }
 
 /// Calls `f` with every piece of `data` and its number, over all threads or in order.
@@ -268,15 +238,15 @@ impl<T> Shared<T> {
     }
 }
 
-/// `c [m, n] (+)= left b`: every task packs a group of columns, unless that was done ahead, and runs
-/// over rows while the group is near.
+/// `c [m, n] (+)= left b`: every task packs a group of columns and runs over rows while the group
+/// is near.
 ///
 /// # Safety
 /// The `m x n` entries of `c` are the caller's to write, and nobody else touches them.
 unsafe fn columns<T: Real, M: Micro<T>>(
     micro: M,
     (left, m): (Left<T>, usize),
-    (b, ahead): (View<T>, Option<&[T]>),
+    b: View<T>,
     depth: usize,
     c: Shared<T>,
     (accumulate, threads): (bool, bool),
@@ -295,16 +265,11 @@ unsafe fn columns<T: Real, M: Micro<T>>(
         let (column, top) = (i % groups * GROUP, i / groups * height);
         let width = GROUP.min(n - column);
         let mut buffer = T::take();
+        let panels = aligned(&mut buffer, depth * width.next_multiple_of(M::COLS));
         for first in (0..k).step_by(depth) {
             let here = depth.min(k - first);
-            let panels = match ahead {
-                Some(ahead) => &ahead[column * k..][place::<T, M>(width, first, here)],
-                None => {
-                    let panels = aligned(&mut buffer, pack::rhs_len::<T, M>(here, width));
-                    pack::rhs(micro, b.part((first, column), (here, width)), panels);
-                    panels
-                }
-            };
+            let panels = &mut panels[..pack::rhs_len::<T, M>(here, width)];
+            pack::rhs(micro, b.part((first, column), (here, width)), panels);
             let accumulate = accumulate || first > 0;
             for row in (top..m.min(top + height)).step_by(M::ROWS) {
                 let lines = left.at(row, first);

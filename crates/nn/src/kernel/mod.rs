@@ -7,12 +7,10 @@
 mod matmul;
 pub mod micro;
 pub mod pack;
-mod packed;
 
-pub use matmul::{Buffers, Left, aligned, alone, matmul, matmul_here, matmul_packed, multiply};
+pub use matmul::{Buffers, Left, aligned, alone, matmul, matmul_here, multiply};
 pub use micro::{Lines, Micro, Portable};
 pub use pack::View;
-pub use packed::Packed;
 
 use crate::Real;
 
@@ -111,7 +109,6 @@ mod tests {
     /// Each kernel, in all four layouts of its operands, against the sum written out.
     #[test]
     fn every_kernel_multiplies() {
-        let mut packed = Packed::default();
         for (m, n, k) in SHAPES {
             let (a, b) = (numbers::<f64>(m * k, 0.1), numbers::<f64>(k * n, 2.0));
             let mut want = plain(&a, &b, (m, n, k));
@@ -146,10 +143,6 @@ mod tests {
                     c.fill(1.0);
                     matmul(a, b, &mut c, true);
                     close(&c, &want, 3e-5, &format!("threads {name}"));
-                    let mut again = vec![1.0; m * n];
-                    packed.pack(b);
-                    matmul_packed(a, (b, &packed), &mut again, true);
-                    assert_eq!(again, c, "packed ahead {name}");
                 }
             }
             let mut c = vec![1.0; m * n];
