@@ -20,7 +20,7 @@ use fewstep::{
 use fewstep_ctmc::{Grid, Language};
 use serde_json::{Value, json};
 
-use crate::{Failure, judge::Bench, parse};
+use crate::{Failure, judge::Bench, order::OrderArgs, parse};
 
 /// Arguments of `fewstep eval`.
 #[derive(ClapArgs)]
@@ -38,6 +38,8 @@ pub struct Args {
     /// Temperatures
     #[arg(long, value_delimiter = ',', default_values_t = [1.0], value_parser = parse::positive)]
     temperatures: Vec<f64>,
+    #[command(flatten)]
+    order: OrderArgs,
     /// Gains on the correction
     #[arg(long, value_delimiter = ',', default_values_t = [1.0], value_parser = parse::number)]
     gains: Vec<f64>,
@@ -62,6 +64,7 @@ pub struct Args {
 /// Measures what is asked for, a line each.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut model = Model::open(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
+    args.order.check(&model)?;
     if args.samples < 2 {
         return Err(Failure::Usage("--samples must be at least 2".into()));
     }
@@ -115,6 +118,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             for &temperature in &args.temperatures {
                 let how = Decoding {
                     temperature,
+                    order: args.order.order(),
                     ..Decoding::default()
                 };
                 let of = (args.samples, args.seed);

@@ -48,12 +48,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let decoding = args.generation.decoding(&model);
     let seed = args.generation.seed;
     let numbers = (0, args.count as usize);
-    let mut state = State::noise(&model.path, numbers, given.len(), seed);
+    let sizes = (given.len(), decoding.latent.carried);
+    let mut state = State::carrying(&model.path, numbers, sizes, seed);
+    let length = state.length();
     for (at, token) in given.iter().enumerate() {
         if let Some(token) = token {
             for sequence in 0..args.count as usize {
-                state.x[sequence * given.len() + at] = *token;
-                state.fixed[sequence * given.len() + at] = true;
+                state.x[sequence * length + at] = *token;
+                state.fixed[sequence * length + at] = true;
             }
         }
     }

@@ -10,7 +10,7 @@ use fewstep::sequence::{
 };
 use fewstep_ctmc::Grid;
 
-use crate::{Failure, parse, watch::Screen};
+use crate::{Failure, order::OrderArgs, parse, watch::Screen};
 
 /// The kernel of a step.
 #[derive(Clone, Copy, ValueEnum)]
@@ -45,6 +45,8 @@ pub struct Generation {
     /// Take the likeliest symbol in the last step instead of a draw, as DUO's noise removal
     #[arg(long)]
     greedy_tail: bool,
+    #[command(flatten)]
+    order: OrderArgs,
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -63,6 +65,7 @@ impl Generation {
         if self.gain != 1.0 && !model.corrected() {
             eprintln!("fewstep: this run has no correction; --gain changes nothing");
         }
+        self.order.check(&model)?;
         model.denoiser.network.gain = self.gain;
         Ok(model)
     }
@@ -84,6 +87,8 @@ impl Generation {
                 KernelName::Euler => Kernel::Euler,
             },
             greedy_tail: self.greedy_tail,
+            order: self.order.order(),
+            latent: model.latent,
             steps: model.corrected(),
             ..Decoding::default()
         }

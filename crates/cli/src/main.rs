@@ -5,17 +5,21 @@
 
 mod audit;
 mod bench;
+mod compare;
 mod data;
 mod doctor;
 mod eval;
 mod fill;
 mod generation;
 mod judge;
+mod methods;
+mod order;
 mod parse;
 mod potts;
 mod progress;
 mod run_dir;
 mod sample;
+mod setting;
 mod text;
 mod train;
 mod verify;
@@ -44,11 +48,13 @@ enum Command {
     Verify(verify::Args),
     /// Train on an enumerable target and compute the exact law of the few-step sampler
     Potts(Box<potts::Args>),
+    /// Train every method on the same base with the same budget and measure them exactly
+    Compare(Box<compare::Args>),
     /// Train, accelerate, sample and measure on the built-in language, in one command
     Text(Box<text::Args>),
     /// Train a denoiser
     Train(Box<train::TrainArgs>),
-    /// Train the average generator on top of a denoiser, to need fewer steps
+    /// Train a method on top of a denoiser, to need fewer steps
     Accelerate(Box<train::AccelerateArgs>),
     /// Generate sequences
     Sample(sample::SampleArgs),
@@ -90,6 +96,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Verify(args) => verify::run(&args),
         Command::Potts(args) => potts::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Text(args) => text::run(&args),
         Command::Train(args) => train::train(&args),
         Command::Accelerate(args) => train::accelerate(&args),

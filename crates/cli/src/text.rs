@@ -4,21 +4,44 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::{
-    sequence::{Chain, RunError, Target},
-    text::{self, Plan},
+    sequence::{Chain, RunError},
+    text::{self, Method, Plan},
 };
 
-use crate::{
-    Failure, parse,
-    progress::Progress,
-    train::{ChainName, TargetName},
-};
+use crate::{Failure, parse, progress::Progress, train::ChainName};
 
 /// How much there is to do.
 #[derive(Clone, Copy, ValueEnum)]
 enum Preset {
     /// Minutes on two cores
     Tiny,
+}
+
+/// A method, by what it is called in the report.
+#[derive(Clone, Copy, ValueEnum)]
+enum MethodName {
+    /// The average generator with the linear target
+    Linear,
+    /// The average generator with the paper's objective
+    Paper,
+    /// Self-distillation through time
+    Sdtt,
+    /// DUO's consistency distillation; not on the masked chain
+    Dcd,
+    /// Rectification; not on the masked chain
+    Redi,
+}
+
+impl From<MethodName> for Method {
+    fn from(name: MethodName) -> Self {
+        match name {
+            MethodName::Linear => Self::Linear,
+            MethodName::Paper => Self::Paper,
+            MethodName::Sdtt => Self::Sdtt,
+            MethodName::Dcd => Self::Dcd,
+            MethodName::Redi => Self::Redi,
+        }
+    }
 }
 
 /// Train denoisers on the built-in language, accelerate them, sample in few steps, measure against
@@ -31,15 +54,15 @@ pub struct Args {
     /// Sizes and lengths of everything
     #[arg(long, value_enum, default_value = "tiny")]
     preset: Preset,
-    /// The whole matrix: every chain with both objectives
-    #[arg(long, conflicts_with_all = ["chains", "objectives"])]
+    /// The whole matrix: every chain with both objectives of the average generator
+    #[arg(long, conflicts_with_all = ["chains", "methods"])]
     matrix: bool,
     /// Chains
     #[arg(long, value_enum, value_delimiter = ',', default_value = "uniform")]
     chains: Vec<ChainName>,
-    /// Objectives of the accelerations of each
+    /// Methods on top of each chain's denoiser, all with as many network evaluations
     #[arg(long, value_enum, value_delimiter = ',', default_value = "linear")]
-    objectives: Vec<TargetName>,
+    methods: Vec<MethodName>,
     /// Seeds of trainings and draws
     #[arg(long, value_delimiter = ',', default_value = "0")]
     seeds: Vec<u64>,
@@ -81,7 +104,7 @@ impl Args {
             plan = plan.matrix();
         } else {
             plan.chains = self.chains.iter().map(|&c| Chain::from(c)).collect();
-            plan.targets = self.objectives.iter().map(|&t| Target::from(t)).collect();
+            plan.methods = self.methods.iter().map(|&m| Method::from(m)).collect();
         }
         plan.seeds.clone_from(&self.seeds);
         let set = |to: &mut u64, given: Option<u64>| *to = given.unwrap_or(*to);

@@ -1,14 +1,19 @@
-//! `fewstep train` and `fewstep accelerate`: a denoiser, and the average generator on top of one.
+//! `fewstep train` and `fewstep accelerate`: a denoiser, and a method that lets it do with fewer
+//! steps.
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::sequence::{
-    Acceleration, Chain, Data, Optimization, Outcome, Pairs, Prediction, Setting, Sizes, Target,
-    Trainer,
+    Acceleration, Accelerator, Average, Chain, Data, Optimization, Outcome, Pairs, Prediction,
+    Setting, Sizes, Target, Trainer,
 };
 
-use crate::{Failure, progress::Progress};
+use crate::{
+    Failure,
+    methods::{DivergenceName, MethodName, SpacingName},
+    progress::Progress,
+};
 
 /// The chain that carries noise to data.
 #[derive(Clone, Copy, ValueEnum)]
@@ -140,7 +145,7 @@ impl From<PredictionName> for Prediction {
 
 /// What is regressed.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum TargetName {
+enum TargetName {
     /// The signed linear target, unbiased under one draw
     Linear,
     /// The paper's shifted probability
@@ -173,27 +178,115 @@ pub struct AccelerateArgs {
     /// The chain, if it is not the run's: a uniform-state denoiser serves the uniform chain too
     #[arg(long, value_enum)]
     chain: Option<ChainName>,
-    /// What is regressed
+    /// What makes fewer steps do; a run is one round, and the next starts from it
+    #[arg(long, value_enum, default_value = "dag")]
+    method: MethodName,
+    /// dag: what is regressed
     #[arg(long, value_enum, default_value = "linear")]
     objective: TargetName,
-    /// Train all weights and not only the correction
+    /// dag: train all weights and not only the correction
     #[arg(long)]
     full: bool,
-    /// Width of the correction's hidden layer
+    /// dag: width of the correction's hidden layer
     #[arg(long, default_value_t = 256)]
     correction: usize,
-    /// Draw pairs (t, r) inside the steps of uniform grids of these sizes
+    /// dag: draw pairs (t, r) inside the steps of uniform grids of these sizes
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32], conflicts_with = "logit_normal")]
     grids: Vec<usize>,
-    /// Draw pairs from two logit-normal noise levels, as the paper does for text
+    /// dag: draw pairs from two logit-normal noise levels, as the paper does for text
     #[arg(long)]
     logit_normal: bool,
-    /// Share of pairs with r = t
+    /// dag: share of pairs with r = t
     #[arg(long, default_value_t = 0.0)]
     at_rest: f64,
-    /// Jumps a sequence that the transport term is averaged over
+    /// dag: jumps a sequence that the transport term is averaged over
     #[arg(long, default_value_t = 1)]
     draws: usize,
+    /// sdtt, di4c: size of the teacher's steps; for sdtt double it each round
+    #[arg(long, default_value_t = 1.0 / 64.0)]
+    teacher_step: f64,
+    /// sdtt: their number
+    #[arg(long, default_value_t = 2)]
+    teacher_steps: usize,
+    /// sdtt: where they start
+    #[arg(long, value_enum, default_value = "even")]
+    spacing: SpacingName,
+    /// sdtt, dcd: what is made small between student and teacher
+    #[arg(long, value_enum, default_value = "backward-kl")]
+    divergence: DivergenceName,
+    /// dcd: how far apart, in DUO's time, student and teacher look; double it each round
+    #[arg(long, default_value_t = 1.0 / 64.0)]
+    distance: f64,
+    /// di4c: latents a state in the losses
+    #[arg(long, default_value_t = 8)]
+    latents: usize,
+    /// di4c: symbols of a latent
+    #[arg(long, default_value_t = 1)]
+    latent_symbols: usize,
+    /// di4c: how far from data distillation ends and consistency begins
+    #[arg(long, default_value_t = 0.02)]
+    near: f64,
+    /// redi: pairs that are generated and trained on
+    #[arg(long, default_value_t = 4096)]
+    pairs: usize,
+    /// redi: sampling steps they are made in
+    #[arg(long, default_value_t = 64)]
+    pair_steps: usize,
+}
+
+impl AccelerateArgs {
+    fn method(&self) -> Result<Accelerator, Failure> {
+        let only_dag = [
+            (self.full, "--full"),
+            (self.logit_normal, "--logit-normal"),
+            (self.at_rest != 0.0, "--at-rest"),
+            (self.draws != 1, "--draws"),
+        ];
+        let given = only_dag.iter().find(|(given, _)| *given);
+        if let (Some((_, option)), true) = (given, self.method != MethodName::Dag) {
+            return Err(Failure::Usage(format!(
+                "{option} belongs to --method dag; leave it out"
+            )));
+        }
+        let divergence = self.divergence.into();
+        Ok(match self.method {
+            MethodName::Dag => Accelerator::Dag(Average {
+                target: self.objective.into(),
+                head_only: !self.full,
+                correction: self.correction,
+                pairs: if self.logit_normal {
+                    Pairs::LogitNormal {
+                        start: (0.0, 1.5),
+                        end: (-1.0, 1.5),
+                    }
+                } else {
+                    Pairs::Grids(self.grids.clone())
+                },
+                at_rest: self.at_rest,
+                draws: self.draws,
+            }),
+            MethodName::Sdtt => Accelerator::Sdtt {
+                size: self.teacher_step,
+                count: self.teacher_steps,
+                spacing: self.spacing.into(),
+                divergence,
+            },
+            MethodName::Dcd => Accelerator::Dcd {
+                distance: self.distance,
+                divergence,
+            },
+            MethodName::Di4c => Accelerator::Di4c {
+                latents: self.latents,
+                carried: self.latent_symbols,
+                step: self.teacher_step,
+                near: self.near,
+            },
+            MethodName::Redi => Accelerator::Redi {
+                pairs: self.pairs,
+                steps: self.pair_steps,
+            },
+        })
+    }
 }
 
 /// Trains a denoiser.
@@ -218,14 +311,20 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         prediction: args.prediction.into(),
         optimization: args.common.optimization(2000),
         acceleration: None,
+        carried: 0,
     };
     run(&args.common, setting)
 }
 
-/// Trains the average generator on top of a denoiser.
+/// Trains a method on top of a denoiser.
 pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
     let from = Setting::of(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
+    let method = args.method()?;
     let setting = Setting {
+        carried: match method {
+            Accelerator::Di4c { carried, .. } => carried,
+            _ => from.carried,
+        },
         chain: args.chain.map_or(from.chain, Chain::from),
         data: args.data.clone().map_or(from.data, Data::Shards),
         sizes: Sizes {
@@ -236,19 +335,7 @@ pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
         optimization: args.common.optimization(1000),
         acceleration: Some(Acceleration {
             from: args.from.clone(),
-            target: args.objective.into(),
-            head_only: !args.full,
-            correction: args.correction,
-            pairs: if args.logit_normal {
-                Pairs::LogitNormal {
-                    start: (0.0, 1.5),
-                    end: (-1.0, 1.5),
-                }
-            } else {
-                Pairs::Grids(args.grids.clone())
-            },
-            at_rest: args.at_rest,
-            draws: args.draws,
+            method,
         }),
     };
     run(&args.common, setting)

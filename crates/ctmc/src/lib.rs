@@ -22,6 +22,7 @@ pub mod chain;
 pub mod divergence;
 pub mod duo;
 mod error;
+pub mod gaussian;
 pub mod grid;
 pub mod language;
 pub mod law;

@@ -4,8 +4,8 @@
 //! depends on what it is for and not on what was drawn before: the same seed gives the same
 //! result whatever the thread count, the batch layout or a resume in between.
 
-pub use rand::Rng;
-use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+pub use rand::{Rng, rngs::ChaCha8Rng};
+use rand::{RngExt, SeedableRng};
 
 /// What a draw is for. Different purposes never share random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub enum Purpose {
     Sample = 7,
     /// Sequences of a language.
     Corpus = 8,
+    /// Steps of a teacher.
+    Teacher = 9,
+    /// Latents of a mixture.
+    Latent = 10,
 }
 
 /// A family of generators for one seed and purpose.

@@ -2,9 +2,11 @@
 
 pub mod audit;
 pub mod bench;
+pub mod compare;
 pub mod data;
 pub mod judge;
 pub mod lab;
+pub mod method;
 pub mod objective;
 pub mod report;
 pub mod sequence;

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use fewstep::{
     lab::{Metric, Monitor, Silent},
+    method::{Divergence, sdtt::Spacing},
     sequence::{
-        Acceleration, Chain, Data, Optimization, Oracle, Pairs, Prediction, Setting, Sizes, Target,
-        Trainer,
+        Acceleration, Accelerator, Average, Chain, Data, Model, Optimization, Oracle, Pairs,
+        Prediction, Setting, Sizes, Target, Trainer,
         evaluate::{quality, unigram_entropy},
+        order::{Order, Ranking, Tokens},
         sampler::{Decoding, Kernel, State, generate, sample},
     },
 };
@@ -123,6 +125,78 @@ fn few_steps_are_seen() {
     }
 }
 
+fn ordered(order: Order, steps: usize) -> (Oracle, Vec<usize>, usize) {
+    let oracle = oracle(Chain::Masked);
+    let how = Decoding {
+        order,
+        ..Decoding::default()
+    };
+    let grid = Grid::uniform(steps).unwrap();
+    let sizes = (COUNT, LENGTH, 500);
+    let (x, nfe) = generate(&oracle, &oracle.path, &grid, &how, sizes, 5);
+    (oracle, x, nfe)
+}
+
+/// One coordinate a step, chosen by what is known and drawn from its exact law, is the chain rule: it
+/// draws the language whatever the order. Chosen by what was drawn, as MaskGIT does, it does not.
+#[test]
+fn orders_that_do_not_look_at_the_draw_are_exact() {
+    let one_by_one = |by| Order::Ranked {
+        by,
+        tokens: Tokens::Even,
+        noise: 0.0,
+    };
+    for (by, exact) in [
+        (Ranking::Entropy, true),
+        (Ranking::Margin, true),
+        (Ranking::Confidence, false),
+    ] {
+        let (oracle, x, nfe) = ordered(one_by_one(by), LENGTH);
+        assert_eq!(nfe, LENGTH);
+        let (chi, freedom) = chi_square(&oracle.language, &x, 3);
+        let most = freedom + 4.0 * (2.0 * freedom).sqrt();
+        assert_eq!(chi < most, exact, "{by:?}: {chi} of {freedom}");
+        assert!(exact || chi > 3.0 * freedom, "{by:?}: {chi} of {freedom}");
+    }
+}
+
+/// As many are written in each step as the schedule says; a threshold writes what is sure, and all
+/// in the end.
+#[test]
+fn steps_write_what_their_order_says() {
+    let oracle = oracle(Chain::Masked);
+    let grid = Grid::uniform(4).unwrap();
+    for (tokens, counts) in [
+        (Tokens::Differences, [1, 2, 1, 4]),
+        (Tokens::Arccos, [1, 2, 3, 2]),
+    ] {
+        assert_eq!(tokens.counts(LENGTH, 4), counts);
+        let how = Decoding {
+            order: Order::Ranked {
+                by: Ranking::Confidence,
+                tokens,
+                noise: 4.5,
+            },
+            ..Decoding::default()
+        };
+        let mut state = State::noise(&oracle.path, (0, 3), LENGTH, 1);
+        let mut left = 3 * LENGTH;
+        let (network, path) = (&oracle, &oracle.path);
+        sample(network, path, &grid, &how, &mut state, 1, |step, state| {
+            let now = state.x.iter().filter(|&&s| s == 5).count();
+            assert_eq!(left - now, 3 * counts[step]);
+            left = now;
+        });
+        assert_eq!(left, 0);
+    }
+    let (_, x, nfe) = ordered(Order::Threshold(0.0), 7);
+    assert_eq!(nfe, 1, "everything is sure enough");
+    assert!(x.iter().all(|&s| s < 5));
+    let (_, x, nfe) = ordered(Order::Threshold(1.0), LENGTH + 3);
+    assert_eq!(nfe, LENGTH, "one at a time");
+    assert!(x.iter().all(|&s| s < 5));
+}
+
 /// Given coordinates stay, and the others follow them.
 #[test]
 fn fixed_coordinates_stay() {
@@ -220,6 +294,7 @@ fn setting(chain: Chain) -> Setting {
             seed: 5,
         },
         acceleration: None,
+        carried: 0,
     }
 }
 
@@ -242,20 +317,47 @@ fn runs_go_on_where_they_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let hour = Duration::from_secs(3600);
     let mut base = setting(Chain::Uniform);
-    for accelerated in [false, true] {
-        if accelerated {
-            base.acceleration = Some(Acceleration {
-                from: dir.path().join("whole-false"),
-                target: Target::Linear,
-                head_only: true,
-                correction: 8,
-                pairs: Pairs::Grids(vec![2, 4]),
-                at_rest: 0.25,
-                draws: 1,
-            });
-        }
-        let whole = dir.path().join(format!("whole-{accelerated}"));
-        let parts = dir.path().join(format!("parts-{accelerated}"));
+    let divergence = Divergence::BackwardKl;
+    let methods = [
+        None,
+        Some(Accelerator::Dag(Average {
+            target: Target::Linear,
+            head_only: true,
+            correction: 8,
+            pairs: Pairs::Grids(vec![2, 4]),
+            at_rest: 0.25,
+            draws: 1,
+        })),
+        Some(Accelerator::Sdtt {
+            size: 0.1,
+            count: 2,
+            spacing: Spacing::Even,
+            divergence,
+        }),
+        Some(Accelerator::Dcd {
+            distance: 0.2,
+            divergence,
+        }),
+        Some(Accelerator::Di4c {
+            latents: 2,
+            carried: 1,
+            step: 0.1,
+            near: 0.1,
+        }),
+        Some(Accelerator::Redi {
+            pairs: 1200,
+            steps: 3,
+        }),
+    ];
+    for method in methods {
+        let name = method.as_ref().map_or("base", Accelerator::name);
+        base.carried = usize::from(name == "di4c");
+        base.acceleration = method.map(|method| Acceleration {
+            from: dir.path().join("whole-base"),
+            method,
+        });
+        let whole = dir.path().join(format!("whole-{name}"));
+        let parts = dir.path().join(format!("parts-{name}"));
         let trainer = Trainer::open(&whole, base.clone(), false).unwrap();
         let outcome = trainer.run(&Silent, (hour, 5)).unwrap();
         assert!(!outcome.stopped && outcome.bound.is_finite());
@@ -267,6 +369,10 @@ fn runs_go_on_where_they_stopped() {
             let read = |dir: &std::path::Path| std::fs::read(dir.join(file)).unwrap();
             assert!(read(&whole) == read(&parts), "{file} differs");
         }
+        let weights =
+            |run: &str| std::fs::read(dir.path().join(run).join("model.safetensors")).unwrap();
+        let same = weights("whole-base") == weights(&format!("whole-{name}"));
+        assert_eq!(same, name == "base", "{name} has trained");
         // Another setting, or no word of resuming, is refused.
         assert!(Trainer::open(&whole, base.clone(), false).is_err());
         let mut other = base.clone();
@@ -318,13 +424,130 @@ fn what_cannot_be_run_is_refused() {
     let text = refused(|s| {
         s.acceleration = Some(Acceleration {
             from: "nowhere".into(),
-            target: Target::Linear,
-            head_only: true,
-            correction: 8,
-            pairs: Pairs::Grids(vec![2]),
-            at_rest: 0.0,
-            draws: 0,
+            method: Accelerator::Dag(Average {
+                target: Target::Linear,
+                head_only: true,
+                correction: 8,
+                pairs: Pairs::Grids(vec![2]),
+                at_rest: 0.0,
+                draws: 0,
+            }),
         });
     });
     assert!(text.contains("at least 1 draw"), "{text}");
+    let masked = refused(|s| {
+        s.chain = Chain::Masked;
+        s.acceleration = Some(Acceleration {
+            from: "nowhere".into(),
+            method: Accelerator::Redi { pairs: 1, steps: 1 },
+        });
+    });
+    assert!(masked.contains("begin alike"), "{masked}");
+}
+
+/// Pairs belong to the network that made them; a file that was cut or changed is found out.
+#[test]
+fn a_coupling_of_another_network_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, setting: &Setting| -> Result<(), String> {
+        let trainer = Trainer::open(&dir.path().join(name), setting.clone(), true);
+        let outcome = trainer.and_then(|t| t.run(&Silent, (Duration::MAX, u64::MAX)));
+        outcome.map(|_| ()).map_err(|e| e.to_string())
+    };
+    let base = setting(Chain::Uniform);
+    run("a", &base).unwrap();
+    let redi = |from: &str| Setting {
+        acceleration: Some(Acceleration {
+            from: dir.path().join(from),
+            method: Accelerator::Redi {
+                pairs: 30,
+                steps: 2,
+            },
+        }),
+        ..base.clone()
+    };
+    run("r", &redi("a")).unwrap();
+    // Corrections of a rectified denoiser are trained on its pairs, another round on new ones, and
+    // what knows no pairs is refused.
+    let dag = |from: &str| Setting {
+        acceleration: Some(Acceleration {
+            from: dir.path().join(from),
+            method: Accelerator::Dag(Average {
+                target: Target::Linear,
+                head_only: true,
+                correction: 8,
+                pairs: Pairs::Grids(vec![2]),
+                at_rest: 0.0,
+                draws: 1,
+            }),
+        }),
+        ..base.clone()
+    };
+    run("d", &dag("r")).unwrap();
+    run("r2", &redi("r")).unwrap();
+    let mut sdtt = redi("r");
+    sdtt.acceleration.as_mut().unwrap().method = Accelerator::Sdtt {
+        size: 0.1,
+        count: 2,
+        spacing: Spacing::Even,
+        divergence: Divergence::Tv,
+    };
+    let refused = run("x", &sdtt).unwrap_err();
+    assert!(refused.contains("before redi, not after"), "{refused}");
+    // A mixture student, rectified and corrected: the latent stays behind the sequences.
+    let mut di4c = redi("a");
+    di4c.carried = 2;
+    di4c.acceleration.as_mut().unwrap().method = Accelerator::Di4c {
+        latents: 2,
+        carried: 2,
+        step: 0.1,
+        near: 0.1,
+    };
+    run("m", &di4c).unwrap();
+    let forgotten = run("x", &redi("m")).unwrap_err();
+    assert!(forgotten.contains("carries 2 symbols"), "{forgotten}");
+    let carried = |setting: Setting| Setting {
+        carried: 2,
+        ..setting
+    };
+    run("mr", &carried(redi("m"))).unwrap();
+    run("mrd", &carried(dag("mr"))).unwrap();
+    for (name, stays) in [("m", false), ("mr", true), ("mrd", true)] {
+        let mut model = Model::open(&dir.path().join(name)).unwrap();
+        assert_eq!((model.latent.carried, model.latent.stays), (2, stays));
+        let grid = Grid::uniform(3).unwrap();
+        let (x, nfe) = model.generate(&grid, (Decoding::default(), 1.0), (5, 1));
+        assert_eq!((x.len(), nfe), (5 * base.sizes.length, 3), "{name}");
+        assert!(x.iter().all(|&symbol| symbol < model.path.symbols()));
+    }
+    let mut twice = di4c.clone();
+    twice.acceleration.as_mut().unwrap().from = dir.path().join("m");
+    let refused = run("x", &twice).unwrap_err();
+    assert!(refused.contains("carries a latent"), "{refused}");
+    // A second correction on top of the first would not be one.
+    let refused = run("x", &redi("d")).unwrap_err();
+    assert!(refused.contains("has a correction"), "{refused}");
+    let mut other = base.clone();
+    other.optimization.seed += 1;
+    run("b", &other).unwrap();
+    let (from, to) = (dir.path().join("r/coupling"), dir.path().join("s/coupling"));
+    std::fs::create_dir_all(&to).unwrap();
+    for file in ["coupling.json", "pairs-0.bin"] {
+        std::fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+    let refused = run("s", &redi("b")).unwrap_err();
+    assert!(refused.contains("another network"), "{refused}");
+    let pairs = from.join("pairs-0.bin");
+    let whole = std::fs::read(&pairs).unwrap();
+    std::fs::write(&pairs, &whole[1..]).unwrap();
+    let cut = run("r", &redi("a")).unwrap_err();
+    assert!(
+        cut.contains("pairs-0.bin") && cut.contains("another length"),
+        "{cut}"
+    );
+    let mut wrong = whole.clone();
+    wrong[3] = 200;
+    std::fs::write(&pairs, &wrong).unwrap();
+    let unknown = run("r", &redi("a")).unwrap_err();
+    assert!(unknown.contains("does not know"), "{unknown}");
 }

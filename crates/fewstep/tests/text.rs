@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use fewstep::{
     lab::{Metric, Monitor, Silent},
-    sequence::{Chain, Optimization, Sizes, Target},
-    text::{self, Plan, Point},
+    sequence::{Chain, Optimization, Sizes},
+    text::{self, Method, Plan, Point},
 };
 
 fn plan() -> Plan {
@@ -22,7 +22,7 @@ fn plan() -> Plan {
     };
     Plan {
         chains: vec![Chain::Uniform, Chain::UniformState],
-        targets: vec![Target::Linear, Target::Shifted],
+        methods: vec![Method::Linear, Method::Paper, Method::Sdtt],
         seeds: vec![3],
         language: (6, 3, 0),
         sizes: Sizes {
@@ -92,9 +92,12 @@ fn an_experiment_that_is_stopped_again_and_again_finds_the_same() {
         for method in ["linear", "paper"] {
             assert_eq!(of(&whole.points, chain, method).len(), 2 * 4 + 1);
         }
+        // A student has no correction to multiply.
+        assert_eq!(of(&whole.points, chain, "sdtt").len(), 5);
     }
     assert!(whole.points.iter().all(|p| p.nfe <= p.k));
-    assert_eq!(whole.trainings.len(), 6);
+    // Of each chain a denoiser, two corrections, and three rounds of sdtt.
+    assert_eq!(whole.trainings.len(), 2 * (1 + 2 + 3));
     // The uniform-state process needs no marginals of its own.
     assert_eq!(whole.marginals.len(), 2);
 

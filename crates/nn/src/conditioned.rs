@@ -84,6 +84,44 @@ impl<T: Real> Conditioned<T> {
         }
     }
 
+    /// The same network with `carried` more coordinates behind its own, which it does not predict
+    /// yet and sees through small random weights: it says nearly the same, and a little else for each
+    /// value that they carry.
+    pub fn carrying(&self, carried: usize, seed: u64) -> Self {
+        let coords = self.coords + carried;
+        let sizes = self.mlp.sizes();
+        let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
+        let own = self.coords * self.state_symbols;
+        let mut wide = sizes.to_vec();
+        wide[0] = inputs + carried * self.state_symbols;
+        wide[sizes.len() - 1] = outputs / self.coords * coords;
+        let mut mlp = Mlp::new(&wide, true, seed, 2);
+        let (from, to) = (self.mlp.parameters(), mlp.parameters_mut());
+        // The first layer's rows for the new symbols stay as drawn, between those for the old ones
+        // and for time; the last layer's columns for the new coordinates stay zero.
+        let (first, last) = (sizes[1], sizes[sizes.len() - 2]);
+        to[..own * first].copy_from_slice(&from[..own * first]);
+        let shift = carried * self.state_symbols * first;
+        let middle = from.len() - (last + 1) * outputs;
+        to[shift + own * first..shift + middle].copy_from_slice(&from[own * first..middle]);
+        let width = wide[sizes.len() - 1];
+        for row in 0..=last {
+            let (a, b) = (middle + row * outputs, shift + middle + row * width);
+            to[b..b + outputs].copy_from_slice(&from[a..a + outputs]);
+        }
+        Self {
+            conditioning: self.conditioning,
+            coords,
+            state_symbols: self.state_symbols,
+            mlp,
+        }
+    }
+
+    /// Coordinates.
+    pub fn coords(&self) -> usize {
+        self.coords
+    }
+
     /// All parameters.
     pub fn parameters(&self) -> &[T] {
         self.mlp.parameters()
@@ -436,6 +474,33 @@ mod tests {
             &mut pass,
         );
         assert!(pass.logits.iter().all(|&l| l == 0.0));
+    }
+
+    /// A network whose new coordinates' weights are taken out again says what it said.
+    #[test]
+    fn a_carrier_leaves_the_rest_as_it_was() {
+        let (x, t, r) = rows(3);
+        let run = |net: &Conditioned<f64>, x: &[usize]| {
+            let mut pass = Pass::default();
+            let batch = Batch { x, t: &t, r: &r };
+            net.evaluate(batch, false, &mut pass);
+            pass.logits
+        };
+        let net = randomised(Conditioning::Instant);
+        let mut wide = net.carrying(2, 0);
+        let carry = |latent: usize| -> Vec<usize> {
+            let one = |x: &[usize]| [x, &[latent, 0]].concat();
+            x.chunks(3).flat_map(one).collect()
+        };
+        let (a, b) = (run(&wide, &carry(1)), run(&wide, &carry(2)));
+        assert_ne!(a[..9], b[..9], "latents differ");
+        // One-hot rows 12..20 of the first layer, nine wide, belong to the two new coordinates.
+        wide.parameters_mut()[12 * 9..20 * 9].fill(0.0);
+        let old = run(&net, &x);
+        for (old, new) in old.chunks(9).zip(run(&wide, &carry(1)).chunks(15)) {
+            assert_eq!(old, &new[..9]);
+            assert_eq!(new[9..], [0.0; 6]);
+        }
     }
 
     #[test]

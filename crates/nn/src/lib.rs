@@ -16,6 +16,7 @@
 
 pub mod checkpoint;
 pub mod conditioned;
+mod corrected;
 pub mod dit;
 mod error;
 pub mod features;
@@ -34,6 +35,7 @@ mod simd;
 pub mod softmax;
 
 pub use conditioned::{Conditioned, Conditioning, Pass};
+pub use corrected::Corrected;
 pub use error::Error;
 pub use mlp::Mlp;
 pub use network::{Adaptation, Batch, Gradient, Learner, Logits, Network, Rows, Want};

@@ -205,6 +205,7 @@ fn report(config: &Config, lines: &Lines, partial: bool) -> Report {
         conventions: "t = 0 is noise, t = 1 is data; a step goes t -> r with t <= r".into(),
         table,
         split,
+        tables: Vec::new(),
         config: config.to_json(),
         notes: notes(config),
     }

@@ -8,12 +8,12 @@
 //!
 //! Nothing reported is estimated from samples: the sampler's law is propagated over all states.
 
-mod base;
-mod batch;
+pub(crate) mod base;
+pub(crate) mod batch;
 mod config;
 mod correction;
 mod evaluate;
-mod exact;
+pub(crate) mod exact;
 mod experiment;
 mod jumps;
 mod monitor;

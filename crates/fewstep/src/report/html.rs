@@ -50,6 +50,7 @@ pub fn html(report: &Report) -> String {
         ),
         section("Table", TABLE, &tv_table(report)),
         split_section(report),
+        report.tables.iter().map(extra).collect(),
         conventions(&report.conventions),
         config(&report.config),
         notes(&report.notes),
@@ -177,6 +178,29 @@ pub(crate) fn table(class: &str, heads: &str, rows: &str) -> String {
     )
 }
 
+/// One of the tables beside those of the errors.
+fn extra(found: &super::Table) -> String {
+    let heads: String = found
+        .header
+        .iter()
+        .map(|name| format!("<th scope=\"col\">{}</th>", escape(name)))
+        .collect();
+    let row = |cells: &Vec<String>| {
+        let (label, values) = match cells.split_first() {
+            Some((label, values)) => (escape(label), values),
+            None => return String::new(),
+        };
+        let values: String = values
+            .iter()
+            .map(|value| format!("<td>{}</td>", escape(value)))
+            .collect();
+        format!("<tr><th scope=\"row\">{label}</th>{values}</tr>\n")
+    };
+    let rows: String = found.rows.iter().map(row).collect();
+    let body = table("grid", &heads, &rows);
+    section(&escape(&found.title), &escape(&found.text), &body)
+}
+
 fn conventions(text: &str) -> String {
     if text.is_empty() {
         return String::new();
@@ -293,6 +317,22 @@ mod tests {
         assert!(!page.contains("<script>"));
         assert!(page.contains("<h1>&lt;script&gt;&quot;&amp;&#39;</h1>"));
         assert!(page.contains("<td>[&quot;&lt;script&gt;&quot;]</td>"));
+    }
+
+    #[test]
+    fn other_tables_are_shown_and_escaped() {
+        let report = Report {
+            tables: vec![super::super::Table {
+                title: "Cost".into(),
+                text: "counted".into(),
+                header: vec!["method".into(), "n".into()],
+                rows: vec![vec!["<sdtt>".into(), "12".into()]],
+            }],
+            ..Report::default()
+        };
+        let page = html(&report);
+        assert_balanced(&page);
+        assert!(page.contains("<th scope=\"row\">&lt;sdtt&gt;</th><td>12</td>"));
     }
 
     #[test]

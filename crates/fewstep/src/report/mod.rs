@@ -24,8 +24,8 @@ pub use write::{WriteError, atomic, write};
 /// One cell of the TV table: one method at one number of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `paper-baseline`, `paper-ours`, `exact-posterior`, `exact-marginals`, `base`, `dag`
-    /// or `dag-recipe`.
+    /// `paper-baseline`, `paper-ours`, `exact-posterior`, `exact-marginals`, `base`, `dag` or
+    /// `dag-recipe`; in a comparison also another method, or several as in `di4c+redi`.
     pub method: String,
     /// The objective the correction was trained on; empty where there is none.
     pub objective: String,
@@ -73,6 +73,19 @@ impl Split {
     }
 }
 
+/// A table beside those of the errors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Its heading.
+    pub title: String,
+    /// What it shows.
+    pub text: String,
+    /// The names of its columns.
+    pub header: Vec<String>,
+    /// Its rows, as they are shown.
+    pub rows: Vec<Vec<String>>,
+}
+
 /// Everything one experiment has to say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -86,6 +99,9 @@ pub struct Report {
     pub table: Vec<Row>,
     /// The error split, where it was computed.
     pub split: Vec<Split>,
+    /// Whatever else was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
     /// The options of the run: an object from option to value.
     pub config: Value,
     /// Remarks for the reader.

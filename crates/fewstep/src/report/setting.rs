@@ -68,7 +68,7 @@ impl Setting<'_> {
     /// Where the series belongs.
     pub fn family(&self) -> Family {
         match self.method {
-            "dag-recipe" => Family::Recipe,
+            m if m.ends_with("-recipe") => Family::Recipe,
             m if m.starts_with("paper-") => Family::Paper,
             m if m.starts_with("exact-") => Family::Oracle,
             _ if self.gain != 1.0 || self.temperature != 1.0 => Family::Tuned,

@@ -37,7 +37,30 @@ pub fn table(report: &Report) -> String {
         }
     });
     lines.extend(aligned(HEADING, &ks, rows.collect(), CELL));
+    for other in &report.tables {
+        lines.push(String::new());
+        lines.extend(columns(other));
+    }
     lines.join("\n") + "\n"
+}
+
+/// A table of any columns, the first to the left and the others to the right.
+fn columns(table: &super::Table) -> Vec<String> {
+    let all = || std::iter::once(&table.header).chain(&table.rows);
+    let width = |column: usize| {
+        let cells = all().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().map(|(i, cell)| match i {
+            0 => format!("{cell:0$}", width(0)),
+            _ => format!("  {cell:>0$}", width(i)),
+        });
+        cells.collect::<String>()
+    };
+    let mut lines: Vec<String> = all().map(line).collect();
+    lines.insert(1, "-".repeat(lines[0].chars().count()));
+    lines
 }
 
 /// A row of an aligned table.
@@ -93,6 +116,22 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 mod tests {
     use super::super::tests::{row, sample};
     use super::*;
+
+    #[test]
+    fn other_tables_follow() {
+        let cells = |row: [&str; 2]| row.map(String::from).to_vec();
+        let other = super::super::Table {
+            header: cells(["method", "evaluations"]),
+            rows: vec![cells(["base", "0"]), cells(["di4c+redi", "12345"])],
+            ..Default::default()
+        };
+        let text = "\
+method     evaluations
+----------------------
+base                 0
+di4c+redi        12345";
+        assert_eq!(columns(&other).join("\n"), text);
+    }
 
     #[test]
     fn the_table_reads_as_expected() {

@@ -70,6 +70,11 @@ fn own_logit((schedule, symbols): (Schedule, usize), t: f64) -> (f64, f64) {
 }
 
 impl<P> Pass<P> {
+    /// The network's own evaluation.
+    pub fn inner(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
     /// Adds the own states to the logits of a row.
     fn add<T: Real>(&self, row: usize, value: &mut [T], tangent: &mut [T]) {
         let Some(length) = self.x.len().checked_div(self.own.len()) else {

@@ -55,6 +55,9 @@ pub enum RunError {
     /// Training ran away.
     #[error(transparent)]
     NonFinite(#[from] NonFinite),
+    /// The lab could not do its part.
+    #[error(transparent)]
+    Lab(#[from] crate::lab::LabError),
 }
 
 impl RunError {

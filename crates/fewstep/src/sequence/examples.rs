@@ -2,7 +2,7 @@
 
 use fewstep_ctmc::{
     Path,
-    random::{Key, Purpose, index, uniform},
+    random::{ChaCha8Rng, Key, Purpose, index, uniform},
 };
 use fewstep_nn::Batch;
 
@@ -11,8 +11,10 @@ use crate::objective::Pair;
 /// Corrupted sequences, those with a step to correct first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Examples {
-    /// Positions `L`.
+    /// Positions `L`, those that carry a latent included.
     pub length: usize,
+    /// The last positions, which carry a latent: given, never noisy, never predicted.
+    pub carried: usize,
     /// Data `[B, L]`.
     pub x1: Vec<usize>,
     /// States `[B, L]`.
@@ -31,8 +33,71 @@ impl Examples {
     /// Replaces each coordinate of `x1 [B, L]` by noise with probability `1 - kappa_t`. Randomness
     /// is addressed by `(seed, step, example)`, whatever the order.
     pub fn corrupt(path: &Path, x1: &[usize], pairs: &[Pair], (seed, step): (u64, u64)) -> Self {
-        assert!(!pairs.is_empty(), "sequences");
         assert!(path.fixed_coords().is_none(), "masked or uniform noise");
+        let symbols = path.symbols();
+        Self::build((path, x1, pairs), (seed, step), |_, kappa, symbol, rng| {
+            let noisy = uniform(rng) >= kappa;
+            match (noisy, path.mask()) {
+                (false, _) => symbol,
+                (true, Some(mask)) => mask,
+                (true, None) => index(rng, symbols),
+            }
+        })
+    }
+
+    /// Between a given source and its data, both `[B, L]`: each coordinate shows `x1` if its switch
+    /// time has come, `kappa_t` being the chance of it. The switch times are addressed by
+    /// `(seed, step, example)` alone, so two calls at different times give two points of the same
+    /// trajectories. The last `carried` coordinates are the source's at all times.
+    pub fn between(
+        path: &Path,
+        (x0, x1): (&[usize], &[usize]),
+        carried: usize,
+        pairs: &[Pair],
+        address: (u64, u64),
+    ) -> Self {
+        assert_eq!(x0.len(), x1.len(), "a source for each coordinate");
+        let length = x1.len() / pairs.len();
+        let mut examples = Self::build((path, x1, pairs), address, |at, kappa, symbol, rng| {
+            let switched = uniform(rng) < kappa;
+            if switched && at % length < length - carried {
+                symbol
+            } else {
+                x0[at]
+            }
+        });
+        examples.carried = carried;
+        examples
+    }
+
+    /// The same with `carried` uniform symbols behind each sequence.
+    pub fn carrying(self, (path, carried): (&Path, usize), (seed, step): (u64, u64)) -> Self {
+        let mut rng = Key::new(seed, Purpose::Latent).at(step, 0);
+        let (mut x, mut x1) = (Vec::new(), Vec::new());
+        let sequences = self.x.chunks(self.length).zip(self.x1.chunks(self.length));
+        for (state, data) in sequences {
+            let latent: Vec<usize> = (0..carried)
+                .map(|_| index(&mut rng, path.symbols()))
+                .collect();
+            x.extend([state, &latent].concat());
+            x1.extend([data, &latent].concat());
+        }
+        Self {
+            length: self.length + carried,
+            carried,
+            x,
+            x1,
+            ..self
+        }
+    }
+
+    /// `state(place, kappa, data symbol, generator)` is what a coordinate shows.
+    fn build(
+        (path, x1, pairs): (&Path, &[usize], &[Pair]),
+        (seed, step): (u64, u64),
+        state: impl Fn(usize, f64, usize, &mut ChaCha8Rng) -> usize,
+    ) -> Self {
+        assert!(!pairs.is_empty(), "sequences");
         assert!(x1.len().is_multiple_of(pairs.len()), "whole sequences");
         let length = x1.len() / pairs.len();
         let key = Key::new(seed, Purpose::Data);
@@ -40,6 +105,7 @@ impl Examples {
         let (at_rest, moving): (Vec<usize>, Vec<usize>) = (0..pairs.len()).partition(still);
         let mut examples = Self {
             length,
+            carried: 0,
             x1: Vec::with_capacity(x1.len()),
             x: Vec::with_capacity(x1.len()),
             pairs: Vec::new(),
@@ -51,14 +117,9 @@ impl Examples {
         for i in moving.into_iter().chain(at_rest) {
             let mut rng = key.at(step, i as u64);
             let kappa = path.schedule().kappa(pairs[i].t);
-            for &symbol in &x1[i * length..(i + 1) * length] {
-                let noisy = uniform(&mut rng) >= kappa;
-                examples.x1.push(symbol);
-                examples.x.push(match (noisy, path.mask()) {
-                    (false, _) => symbol,
-                    (true, Some(mask)) => mask,
-                    (true, None) => index(&mut rng, path.symbols()),
-                });
+            for at in i * length..(i + 1) * length {
+                examples.x1.push(x1[at]);
+                examples.x.push(state(at, kappa, x1[at], &mut rng));
             }
             examples.pairs.push(pairs[i]);
             examples.t.push(pairs[i].t);
@@ -90,7 +151,10 @@ impl Examples {
 
     /// The coordinates that can still move: on the masked path the masked ones.
     pub fn active(&self, path: &Path) -> Vec<usize> {
-        let moves = |row: &usize| path.mask().is_none_or(|mask| self.x[*row] == mask);
+        let moves = |row: &usize| {
+            let predicted = row % self.length < self.length - self.carried;
+            predicted && path.mask().is_none_or(|mask| self.x[*row] == mask)
+        };
         (0..self.x.len()).filter(moves).collect()
     }
 }

@@ -5,9 +5,11 @@
 //! with either. These are generic over the network; a [`Setting`] puts them together with data and
 //! a DiT, and a [`Trainer`] runs it.
 
+mod acceleration;
 pub mod average;
 pub mod base;
 mod corpus;
+mod coupling;
 mod denoiser;
 mod error;
 pub mod evaluate;
@@ -17,18 +19,20 @@ pub mod marginals;
 mod metrics;
 mod model;
 mod oracle;
+pub mod order;
 pub mod sampler;
 mod setting;
 mod tensorboard;
-mod times;
+pub(crate) mod times;
 pub mod trace;
 mod train;
 
+pub use acceleration::{Acceleration, Accelerator, Average, Pairs, Target};
 pub use corpus::{Corpus, Use};
 pub use denoiser::{Denoiser, Prediction};
 pub use error::RunError;
 pub use examples::Examples;
 pub use model::Model;
 pub use oracle::Oracle;
-pub use setting::{Acceleration, CHAINS, Chain, Data, Optimization, Pairs, Setting, Sizes, Target};
+pub use setting::{CHAINS, Chain, Data, Optimization, Setting, Sizes};
 pub use train::{Outcome, Trainer};

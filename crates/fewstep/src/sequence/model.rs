@@ -10,7 +10,7 @@ use fewstep_nn::{
 
 use super::{
     Chain, Corpus, Denoiser, RunError, Setting,
-    sampler::{Decoding, State, watched},
+    sampler::{Decoding, Latent, State, watched},
 };
 
 /// Sequences that are generated together.
@@ -26,6 +26,8 @@ pub struct Model {
     pub corpus: Corpus,
     /// Positions of a sequence.
     pub length: usize,
+    /// What stands behind it.
+    pub latent: Latent,
 }
 
 impl Model {
@@ -39,6 +41,11 @@ impl Model {
             path,
             corpus,
             length: setting.sizes.length,
+            latent: Latent {
+                carried: setting.carried,
+                // A latent that was part of where a pair began is part of where a sequence begins.
+                stays: setting.paired()?,
+            },
         })
     }
 
@@ -70,6 +77,7 @@ impl Model {
     ) -> (Vec<usize>, usize) {
         let how = Decoding {
             steps: self.corrected(),
+            latent: self.latent,
             ..how
         };
         let sizes = (count, self.length, BATCH);

@@ -14,6 +14,8 @@ use fewstep_ctmc::{
 };
 use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
 
+use super::order::{Order, Place};
+
 /// The kernel of a step, given the predicted law of a coordinate's data symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernel {
@@ -40,6 +42,19 @@ pub struct Decoding {
     pub kernel: Kernel,
     /// Whether the last step takes the likeliest symbol instead of a draw.
     pub greedy_tail: bool,
+    /// Which masked coordinates a step writes.
+    pub order: Order,
+    /// The latent behind a sequence.
+    pub latent: Latent,
+}
+
+/// Symbols that stand behind a sequence for a network to read: given, uniform, never written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latent {
+    /// How many.
+    pub carried: usize,
+    /// Whether a sequence keeps those it began with; else each step has new ones.
+    pub stays: bool,
 }
 
 impl Default for Decoding {
@@ -50,6 +65,8 @@ impl Default for Decoding {
             steps: true,
             kernel: Kernel::Average,
             greedy_tail: false,
+            order: Order::Chance,
+            latent: Latent::default(),
         }
     }
 }
@@ -66,7 +83,9 @@ pub struct State {
     /// How often the network has been evaluated.
     pub evaluations: usize,
     numbers: Vec<u64>,
+    /// Positions, those of the latent included.
     length: usize,
+    carried: usize,
 }
 
 impl State {
@@ -89,12 +108,48 @@ impl State {
             x,
             numbers,
             length,
+            carried: 0,
         }
     }
 
-    /// The sequences.
+    /// Noise as [`noise`](Self::noise), with `carried` uniform symbols behind the `length` that are
+    /// generated: a latent, given and never moved.
+    pub fn carrying(
+        path: &Path,
+        (first, count): (u64, usize),
+        (length, carried): (usize, usize),
+        seed: u64,
+    ) -> Self {
+        let mut state = Self::noise(path, (first, count), length + carried, seed);
+        state.carried = carried;
+        for row in (0..state.x.len()).filter(|row| row % (length + carried) >= length) {
+            state.fixed[row] = true;
+        }
+        state.draw_latents(path, seed, 0);
+        state
+    }
+
+    /// Draws the latents of step `number`.
+    fn draw_latents(&mut self, path: &Path, seed: u64, number: u64) {
+        let key = Key::new(seed, Purpose::Latent);
+        let sequences = self.x.chunks_exact_mut(self.length);
+        for (x, &sequence) in sequences.zip(&self.numbers) {
+            let mut rng = key.at(sequence, number);
+            for symbol in &mut x[self.length - self.carried..] {
+                *symbol = index(&mut rng, path.symbols());
+            }
+        }
+    }
+
+    /// Positions of a sequence in [`x`](Self::x), the latent's included.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The sequences, without their latents.
     pub fn sequences(&self) -> impl Iterator<Item = &[usize]> {
-        self.x.chunks_exact(self.length)
+        let own = self.length - self.carried;
+        self.x.chunks_exact(self.length).map(move |x| &x[..own])
     }
 }
 
@@ -112,11 +167,15 @@ pub fn sample<T: Real, N: Network<T>>(
     let mut pass = N::Pass::default();
     let before = state.evaluations;
     for (number, (t, r)) in grid.intervals().enumerate() {
+        let place = Place {
+            step: number,
+            steps: grid.steps(),
+        };
         step(
             (network, &mut pass),
             path,
             (t, r),
-            decoding,
+            (decoding, place),
             state,
             (seed, number as u64 + 1),
         );
@@ -153,7 +212,8 @@ pub fn watched<T: Real, N: Network<T>>(
     let (mut all, mut evaluations) = (Vec::with_capacity(count * length), 0);
     for first in (0..count).step_by(batch) {
         let here = batch.min(count - first);
-        let mut state = State::noise(path, (first as u64, here), length, seed);
+        let sizes = (length, decoding.latent.carried);
+        let mut state = State::carrying(path, (first as u64, here), sizes, seed);
         seen(0, &state);
         let used = sample(
             network,
@@ -165,7 +225,7 @@ pub fn watched<T: Real, N: Network<T>>(
             |number, state| seen(number + 1, state),
         );
         evaluations = evaluations.max(used);
-        all.extend_from_slice(&state.x);
+        all.extend(state.sequences().flatten());
     }
     (all, evaluations)
 }
@@ -175,21 +235,26 @@ fn step<T: Real, N: Network<T>>(
     (network, pass): (&N, &mut N::Pass),
     path: &Path,
     (t, r): (f64, f64),
-    decoding: &Decoding,
+    (decoding, place): (&Decoding, Place),
     state: &mut State,
     (seed, number): (u64, u64),
 ) {
     let key = Key::new(seed, Purpose::Sample);
-    let levels: Vec<f64> = state
-        .numbers
-        .iter()
-        .flat_map(|&sequence| {
+    let addressed = |first: usize| -> Vec<f64> {
+        let one = |&sequence: &u64| {
             let mut rng = key.at(sequence, number);
-            (0..state.length)
-                .map(|_| uniform(&mut rng))
-                .collect::<Vec<f64>>()
-        })
-        .collect();
+            let all = (0..first + state.length).map(|_| uniform(&mut rng));
+            all.skip(first).collect::<Vec<f64>>()
+        };
+        state.numbers.iter().flat_map(one).collect()
+    };
+    let levels = addressed(0);
+    let ranked = decoding.order != Order::Chance && path.mask().is_some();
+    let noise = if ranked {
+        addressed(state.length)
+    } else {
+        Vec::new()
+    };
     let keep = match decoding.kernel {
         Kernel::Euler => (1.0 - (r - t) * path.schedule().lambda(t)).max(0.0),
         _ => path.schedule().survival(r) / path.schedule().survival(t),
@@ -197,13 +262,16 @@ fn step<T: Real, N: Network<T>>(
     let last = r >= 1.0 && decoding.greedy_tail;
     let mixture = matches!(path.process(), Process::Mixture(_));
     let moves = |row: &usize| {
-        let stays = mixture && levels[*row] < keep;
+        let stays = !ranked && mixture && levels[*row] < keep;
         let done = path.mask().is_some_and(|mask| state.x[*row] != mask);
         !(state.fixed[*row] || stays || done)
     };
     let rows: Vec<usize> = (0..state.x.len()).filter(moves).collect();
     if rows.is_empty() {
         return;
+    }
+    if state.carried > 0 && !decoding.latent.stays {
+        state.draw_latents(path, seed, number);
     }
     let count = state.numbers.len();
     let (ts, rs) = (
@@ -217,6 +285,20 @@ fn step<T: Real, N: Network<T>>(
     };
     network.evaluate(batch, Want::default(), pass);
     state.evaluations += 1;
+    if ranked {
+        let drawn = network.visit(pass, Rows::plain(&rows), |at, logits| {
+            let row = rows[at];
+            let p = predicted(path.symbols(), decoding, logits.value);
+            let symbol = match last {
+                true => likeliest(&p),
+                false => quantile(&p, levels[row]),
+            };
+            let gumbel = -(-noise[row].max(f64::MIN_POSITIVE).ln()).ln();
+            (symbol, decoding.order.rank(place, &p, symbol, gumbel))
+        });
+        write_ranked(&rows, drawn, (decoding.order, place), state);
+        return;
+    }
     let symbols = network.visit(pass, Rows::plain(&rows), |at, logits| {
         let row = rows[at];
         let p = predicted(path.symbols(), decoding, logits.value);
@@ -238,6 +320,31 @@ fn step<T: Real, N: Network<T>>(
     for (row, symbol) in rows.into_iter().zip(symbols) {
         state.x[row] = symbol;
         state.drawn[row] = true;
+    }
+}
+
+/// Writes what ranks highest in each sequence.
+fn write_ranked(
+    rows: &[usize],
+    drawn: Vec<(usize, f64)>,
+    (order, place): (Order, Place),
+    state: &mut State,
+) {
+    let mut start = 0;
+    for here in rows.chunk_by(|a, b| a / state.length == b / state.length) {
+        let mine = &drawn[start..start + here.len()];
+        start += here.len();
+        let sequence = here[0] / state.length * state.length;
+        let written = &state.drawn[sequence..sequence + state.length];
+        let all = here.len() + written.iter().filter(|drawn| **drawn).count();
+        let ranks: Vec<f64> = mine.iter().map(|(_, rank)| *rank).collect();
+        let chosen = order.chosen(place, &ranks, all);
+        for ((&row, (symbol, _)), chosen) in here.iter().zip(mine).zip(chosen) {
+            if chosen {
+                state.x[row] = *symbol;
+                state.drawn[row] = true;
+            }
+        }
     }
 }
 

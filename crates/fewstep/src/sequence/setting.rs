@@ -5,12 +5,12 @@ use std::path::{Path as FilePath, PathBuf};
 
 use fewstep_ctmc::{Path, Process, Schedule, Source};
 use fewstep_nn::{
-    Adaptation, checkpoint,
+    checkpoint,
     dit::{Config, Step, TimeInput},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Prediction, RunError, json};
+use super::{Acceleration, Accelerator, Prediction, RunError, json};
 
 /// The chain that carries noise to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,62 +171,6 @@ impl Default for Optimization {
     }
 }
 
-/// What is regressed in an acceleration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// The signed linear target.
-    Linear,
-    /// The paper's shifted probability.
-    Shifted,
-}
-
-/// Where pairs `(t, r)` come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pairs {
-    /// The larger and the smaller of two logit-normal draws of noise, `(mean, deviation)` each, as
-    /// in the paper's appendix on OpenWebText.
-    LogitNormal {
-        /// Of the noise at the start.
-        start: (f64, f64),
-        /// Of the noise at the end.
-        end: (f64, f64),
-    },
-    /// A step of a uniform grid of one of these sizes, with `t` uniform inside it.
-    Grids(Vec<usize>),
-}
-
-/// An acceleration by the average generator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Acceleration {
-    /// The run or checkpoint it starts from.
-    pub from: PathBuf,
-    /// What is regressed.
-    pub target: Target,
-    /// Whether only the correction is trained.
-    pub head_only: bool,
-    /// Width of the correction's hidden layer.
-    pub correction: usize,
-    /// The pairs.
-    pub pairs: Pairs,
-    /// The share of pairs with `r = t`.
-    pub at_rest: f64,
-    /// Jumps a sequence in the transport term.
-    pub draws: usize,
-}
-
-impl Acceleration {
-    /// Which parameters are trained.
-    pub fn adaptation(&self) -> Adaptation {
-        if self.head_only {
-            Adaptation::Head
-        } else {
-            Adaptation::Full
-        }
-    }
-}
-
 /// A run: a denoiser, or an acceleration of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
@@ -243,6 +187,13 @@ pub struct Setting {
     pub optimization: Optimization,
     /// What is accelerated, if anything is.
     pub acceleration: Option<Acceleration>,
+    /// Symbols of the latent that stands behind a sequence.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub carried: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The file in a run's directory.
@@ -288,7 +239,23 @@ impl Setting {
             },
             optimization: Optimization::default(),
             acceleration: None,
+            carried: 0,
         })
+    }
+
+    /// Whether it was trained on pairs of its own, or corrects a run that was.
+    pub fn paired(&self) -> Result<bool, RunError> {
+        match &self.acceleration {
+            Some(Acceleration {
+                method: Accelerator::Redi { .. },
+                ..
+            }) => Ok(true),
+            Some(Acceleration {
+                from,
+                method: Accelerator::Dag(_),
+            }) if from.join(FILE).exists() => Self::load(from)?.paired(),
+            _ => Ok(false),
+        }
     }
 
     /// Writes it.
@@ -317,17 +284,34 @@ impl Setting {
         if !(0.0..1.0).contains(&ema) {
             return refuse("the average's decay must be at least 0 and below 1");
         }
-        if let Some(acceleration) = &self.acceleration {
-            if acceleration.draws == 0 {
-                return refuse("the transport term needs at least 1 draw");
-            }
-            if !(0.0..1.0).contains(&acceleration.at_rest) {
-                return refuse("the share of pairs at rest must be at least 0 and below 1");
-            }
-            if let Pairs::Grids(grids) = &acceleration.pairs
-                && (grids.is_empty() || grids.contains(&0))
-            {
-                return refuse("grids of pairs need at least 1 step");
+        if let Some(fault) = self
+            .acceleration
+            .as_ref()
+            .and_then(|acceleration| acceleration.method.fault(self.chain))
+        {
+            return refuse(fault);
+        }
+        if let Some(Acceleration { from, method }) = &self.acceleration {
+            let before = Self::of(from)?.carried;
+            let (name, carries) = (method.name(), before > 0);
+            let after = match method {
+                Accelerator::Di4c { carried, .. } if !carries => *carried,
+                Accelerator::Di4c { .. } | Accelerator::Sdtt { .. } | Accelerator::Dcd { .. }
+                    if carries =>
+                {
+                    return Err(RunError::Refused(format!(
+                        "{} carries a latent, which {name} does not know; use it before di4c",
+                        from.display()
+                    )));
+                }
+                _ => before,
+            };
+            if self.carried != after {
+                return Err(RunError::Refused(format!(
+                    "a run of {name} from {} carries {after} symbols of a latent, not {}",
+                    from.display(),
+                    self.carried
+                )));
             }
         }
         Ok(self)

@@ -8,8 +8,8 @@ use fewstep_ctmc::{
 use super::Pairs;
 use crate::objective::Pair;
 
-/// The latest time that is trained: the bound's weight grows without limit towards data.
-const LAST: f64 = 1.0 - 1e-3;
+/// The latest time that a network is shown: the bound's weight grows without limit towards data.
+pub const LAST: f64 = 1.0 - 1e-3;
 
 /// The fractional part of the golden ratio: multiples of it cover `[0, 1)` evenly.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
@@ -29,6 +29,37 @@ pub fn instants(path: &Path, count: usize, (seed, step): (u64, u64)) -> (Vec<Pai
             (Pair::new(path.schedule(), t, t), 2.0 * v)
         })
         .unzip()
+}
+
+/// Times without steps, spread evenly, that all count alike.
+pub fn even(path: &Path, count: usize, (seed, step): (u64, u64)) -> Vec<Pair> {
+    let offset = uniform(&mut Key::new(seed, Purpose::Time).at(0, 0));
+    (0..count as u64)
+        .map(|i| {
+            let t = LAST * (offset + (step * count as u64 + i) as f64 * GOLDEN).fract();
+            Pair::new(path.schedule(), t, t)
+        })
+        .collect()
+}
+
+/// The share of Di4C's times that are near data.
+const NEAR_SHARE: f64 = 0.3;
+
+/// Times without steps for Di4C: a share of them within `near` of data, the others before.
+pub fn near_and_far(path: &Path, near: f64, count: usize, (seed, step): (u64, u64)) -> Vec<Pair> {
+    let key = Key::new(seed, Purpose::Time);
+    (0..count as u64)
+        .map(|i| {
+            let mut rng = key.at(step + 1, i);
+            let close = uniform(&mut rng) < NEAR_SHARE;
+            let v = uniform(&mut rng);
+            let t = match close {
+                true => (1.0 - near * v).min(LAST),
+                false => (1.0 - near) * v,
+            };
+            Pair::new(path.schedule(), t, t)
+        })
+        .collect()
 }
 
 /// Pairs of an acceleration, a share of them at rest.

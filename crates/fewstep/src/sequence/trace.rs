@@ -68,7 +68,7 @@ impl Frame {
     /// The `number`-th sequence of a state.
     fn of(state: &State, number: usize, mask: Option<usize>) -> Option<Self> {
         let symbols = state.sequences().nth(number)?.to_vec();
-        let start = number * symbols.len();
+        let start = number * state.length();
         let kind = |(i, symbol): (usize, &usize)| {
             if state.fixed[start + i] {
                 Kind::Given

@@ -5,30 +5,36 @@
 //! `metrics.jsonl`, with an event file for TensorBoard. Every draw is addressed by the number of its step, so a run that was killed and
 //! resumed ends with the bits of one that was not.
 
+mod step;
+
 use std::{
+    cell::OnceCell,
     path::{Path as FilePath, PathBuf},
     time::{Duration, Instant},
 };
 
 use fewstep_ctmc::{Grid, Path};
 use fewstep_nn::{
-    Adaptation, Gradient, Learner, Network, Real, TrainState, checkpoint,
+    Adaptation, Learner, Network, Real, TrainState, checkpoint,
     dit::{Dit, Step},
     optim::{Averaging, FILE, Schedule, Settings, Trainable},
 };
 use serde_json::json;
 
 use super::{
-    Corpus, Denoiser, Examples, Oracle, RunError, Setting, Target, Use,
-    average::{self, Loss, Method, Passes},
+    Acceleration, Accelerator, Corpus, Denoiser, Examples, Oracle, RunError, Setting, Use,
+    average::{self, Passes},
     base,
     evaluate::quality,
     metrics::Metrics,
     model::load,
-    sampler::{Decoding, generate},
+    sampler::{Decoding, Latent, generate},
     times,
 };
-use crate::lab::Monitor;
+use crate::{
+    lab::Monitor,
+    method::{dcd, di4c, redi::Coupling},
+};
 
 /// Steps between two lines of metrics.
 const REPORT_EVERY: u64 = 50;
@@ -39,8 +45,13 @@ const RESIDUAL: usize = 4096;
 /// Sequences that are looked at while training, and the steps they are drawn in.
 const LOOK_SAMPLES: usize = 16;
 const LOOK_STEPS: usize = 8;
-/// The smallest shifted probability whose logarithm is taken.
-const FLOOR: f64 = 1e-4;
+
+/// Where a rectification keeps its pairs.
+const COUPLING: &str = "coupling";
+
+/// What a network of a run leaves, and the evaluations of a mixture student.
+type DenoiserPass = <Denoiser<Dit<f32>> as Network<f32>>::Pass;
+type MixturePasses = di4c::Passes<DenoiserPass, DenoiserPass>;
 
 /// A run in progress.
 pub struct Trainer {
@@ -51,6 +62,10 @@ pub struct Trainer {
     network: Denoiser<Dit<f32>>,
     /// The denoiser that a full adaptation started from.
     frozen: Option<Denoiser<Dit<f32>>>,
+    /// The pairs of a rectification, once they are made.
+    coupling: Option<Coupling>,
+    /// The times of a consistency distillation.
+    clock: OnceCell<dcd::Clock>,
     adaptation: Adaptation,
     state: TrainState<f32>,
     metrics: Metrics,
@@ -106,14 +121,41 @@ impl Trainer {
                 let network = Dit::new(setting.sizes.config(&path), seed)?;
                 (network, path, None, Adaptation::Full)
             }
-            Some(acceleration) => {
-                let (base, path) = load(&acceleration.from, setting.chain, &corpus)?;
-                let step = Step::Correction {
-                    width: acceleration.correction,
-                };
-                let adaptation = acceleration.adaptation();
+            Some(Acceleration { from, method }) => {
+                let (base, path) = load(from, setting.chain, &corpus)?;
+                if Setting::of(from)?.paired()?
+                    && !matches!(method, Accelerator::Dag(_) | Accelerator::Redi { .. })
+                {
+                    return Err(RunError::Refused(format!(
+                        "{} belongs to the pairs it was trained on, and {} does not train on them; \
+                         use it before redi, not after",
+                        from.display(),
+                        method.name()
+                    )));
+                }
+                let adaptation = method.adaptation();
                 let frozen = (adaptation == Adaptation::Full).then(|| base.clone());
-                (base.adapted(step, seed)?, path, frozen, adaptation)
+                let network = match method {
+                    Accelerator::Dag(average) => {
+                        let width = average.correction;
+                        base.adapted(Step::Correction { width }, seed)?
+                    }
+                    _ if base.config().step != Step::None => {
+                        return Err(RunError::Refused(format!(
+                            "{} has a correction, which {} does not know; start from what it \
+                             corrects",
+                            from.display(),
+                            method.name()
+                        )));
+                    }
+                    Accelerator::Di4c { carried, .. } => {
+                        let mut config = base.config().clone();
+                        config.length = config.length.max(setting.sizes.length + carried);
+                        Dit::from_parameters(config, base.parameters().to_vec())?
+                    }
+                    _ => base,
+                };
+                (network, path, frozen, adaptation)
             }
         };
         let meant = |network| Denoiser::new(network, setting.prediction, &path);
@@ -137,6 +179,8 @@ impl Trainer {
             corpus,
             network,
             frozen,
+            coupling: None,
+            clock: OnceCell::new(),
             adaptation,
             metrics: Metrics::open(dir, state.step())?,
             state,
@@ -167,17 +211,27 @@ impl Trainer {
         let schedule = Schedule::cosine(o.rate, o.warmup, o.steps);
         let stage = match &self.setting.acceleration {
             None => format!("{} denoiser", self.setting.chain.name()),
-            Some(_) => format!("{} correction", self.setting.chain.name()),
+            Some(acceleration) => {
+                format!(
+                    "{} {}",
+                    self.setting.chain.name(),
+                    acceleration.method.name()
+                )
+            }
         };
         let range = self.network.trainable(self.adaptation);
         let mut gradient = vec![0f32; self.network.parameters().len()];
-        let mut passes = Passes::default();
+        let (mut passes, mut mixture) = (Passes::default(), MixturePasses::default());
+        if !self.couple(monitor)? {
+            return self.outcome(true);
+        }
         let (mut sum, mut since, mut saved) = (0.0, Instant::now(), Instant::now());
         let mut counted = 0;
         monitor.begin(&stage, o.steps);
         while self.state.step() < o.steps && !monitor.stopped() {
             let step = self.state.step();
-            let loss = self.one(step, &mut passes, &mut gradient[range.clone()])?;
+            let scratch = (&mut passes, &mut mixture);
+            let loss = self.one(step, scratch, &mut gradient[range.clone()])?;
             let report = self.state.apply(&gradient, loss, &schedule, Some(o.clip))?;
             self.follow();
             sum += loss;
@@ -209,16 +263,25 @@ impl Trainer {
         monitor.end(&stage);
         let stopped = self.state.step() < o.steps;
         self.save()?;
+        self.outcome(stopped)
+    }
+
+    /// What there is at the end, or when stopped.
+    fn outcome(mut self, stopped: bool) -> Result<Outcome, RunError> {
         let bound = self.averaged(Self::validation)?;
         let exact = match self.corpus.language() {
-            Some(language) => Some(self.validate(&Oracle {
-                language: language.clone(),
-                path: self.path.clone(),
-            })?),
+            Some(language) => {
+                let oracle = Oracle {
+                    language: language.clone(),
+                    path: self.path.clone(),
+                };
+                Some(self.validate(&oracle, 0)?)
+            }
             None => None,
         };
-        if !stopped && !self.metrics.measured(o.steps)? {
-            let line = json!({"step": o.steps, "validation_bound": bound, "exact_bound": exact});
+        let steps = self.setting.optimization.steps;
+        if !stopped && !self.metrics.measured(steps)? {
+            let line = json!({"step": steps, "validation_bound": bound, "exact_bound": exact});
             self.metrics.add(line)?;
         }
         Ok(Outcome {
@@ -228,54 +291,6 @@ impl Trainer {
             exact,
             seconds: self.metrics.seconds()?,
         })
-    }
-
-    /// The loss of a step and, in `gradient`, its gradient.
-    fn one(
-        &self,
-        step: u64,
-        passes: &mut Passes<<Denoiser<Dit<f32>> as Network<f32>>::Pass>,
-        gradient: &mut [f32],
-    ) -> Result<f64, RunError> {
-        let o = self.setting.optimization;
-        let length = self.setting.sizes.length;
-        let x1 = self
-            .corpus
-            .sequences(Use::Training(o.seed, step), o.batch, length)?;
-        let mut into = Gradient {
-            data: gradient,
-            adaptation: self.adaptation,
-            accumulate: false,
-        };
-        let address = (o.seed, step);
-        let Some(acceleration) = &self.setting.acceleration else {
-            let (pairs, weights) = times::instants(&self.path, o.batch, address);
-            let examples = Examples::corrupt(&self.path, &x1, &pairs, address).weighing(weights);
-            let pass = passes.main();
-            let loss = base::step(&self.network, &self.path, &examples, pass, &mut into);
-            return Ok(loss);
-        };
-        let (pairs, at_rest) = (&acceleration.pairs, acceleration.at_rest);
-        let pairs = times::pairs(&self.path, pairs, at_rest, o.batch, address);
-        let examples = Examples::corrupt(&self.path, &x1, &pairs, address);
-        let loss = match acceleration.target {
-            Target::Linear => Loss::Linear,
-            Target::Shifted => Loss::Shifted { floor: FLOOR },
-        };
-        let method = Method {
-            loss,
-            draws: acceleration.draws,
-        };
-        // With only the correction trained, the network at r = t is the frozen denoiser.
-        let frozen = self.frozen.as_ref().unwrap_or(&self.network);
-        Ok(average::step(
-            (&self.network, frozen),
-            &examples,
-            (&self.path, method),
-            address,
-            passes,
-            &mut into,
-        ))
     }
 
     /// What `look` sees with the averaged weights in the network.
@@ -288,7 +303,7 @@ impl Trainer {
     }
 
     fn validation(&self) -> Result<f64, RunError> {
-        self.validate(&self.network)
+        self.validate(&self.network, self.setting.carried)
     }
 
     /// Measures how the run is doing, and writes down a few samples.
@@ -300,7 +315,11 @@ impl Trainer {
                 &run.path,
                 &Grid::uniform(LOOK_STEPS)?,
                 &Decoding {
-                    steps: run.setting.acceleration.is_some(),
+                    steps: run.network.network.config().step != Step::None,
+                    latent: Latent {
+                        carried: run.setting.carried,
+                        stays: run.coupling.is_some(),
+                    },
                     ..Decoding::default()
                 },
                 (LOOK_SAMPLES, run.setting.sizes.length, LOOK_SAMPLES),
@@ -324,15 +343,19 @@ impl Trainer {
 
     /// The mean square of the identity's residual on validation sequences, of an acceleration.
     fn residual(&self) -> Result<Option<f64>, RunError> {
-        let Some(acceleration) = &self.setting.acceleration else {
-            return Ok(None);
+        let average = match &self.setting.acceleration {
+            Some(Acceleration {
+                method: Accelerator::Dag(average),
+                ..
+            }) => average,
+            _ => return Ok(None),
         };
         let length = self.setting.sizes.length;
         let count = RESIDUAL.div_ceil(length);
         let x1 = self.corpus.sequences(Use::Validation, count, length)?;
         let address = (u64::MAX, 0);
-        let pairs = times::pairs(&self.path, &acceleration.pairs, 0.0, count, address);
-        let examples = Examples::corrupt(&self.path, &x1, &pairs, address);
+        let pairs = times::pairs(&self.path, &average.pairs, 0.0, count, address);
+        let examples = self.examples(&x1, &pairs, address);
         let frozen = self.frozen.as_ref().unwrap_or(&self.network);
         Ok(average::residual(
             (&self.network, frozen),
@@ -343,8 +366,13 @@ impl Trainer {
         ))
     }
 
-    /// The bound at rest on sequences that are the same every time.
-    fn validate<T: Real, N: Network<T>>(&self, network: &N) -> Result<f64, RunError> {
+    /// The bound at rest on sequences that are the same every time, with `carried` symbols behind
+    /// them.
+    fn validate<T: Real, N: Network<T>>(
+        &self,
+        network: &N,
+        carried: usize,
+    ) -> Result<f64, RunError> {
         let length = self.setting.sizes.length;
         let batch = 32;
         let x1 = self.corpus.sequences(Use::Validation, VALIDATION, length)?;
@@ -357,8 +385,9 @@ impl Trainer {
             .enumerate()
             .map(|(i, (x1, (pairs, weights)))| {
                 let address = (u64::MAX, i as u64);
-                let examples =
-                    Examples::corrupt(&self.path, x1, pairs, address).weighing(weights.to_vec());
+                let examples = Examples::corrupt(&self.path, x1, pairs, address)
+                    .weighing(weights.to_vec())
+                    .carrying((&self.path, carried), address);
                 base::bound_of(network, &self.path, &examples, &mut pass)
             })
             .collect();

@@ -16,13 +16,13 @@ use fewstep_nn::Learner;
 use super::{
     Findings, Marginal, Plan, Point, Training,
     controls::{CONTROLS, control},
-    plan::{FEW, target_name},
+    plan::FEW,
     points::{Points, Way},
 };
 use crate::{
     lab::Monitor,
     sequence::{
-        Chain, Corpus, Model, Oracle, RunError, Target, Trainer,
+        Chain, Corpus, Model, Oracle, RunError, Setting, Trainer,
         evaluate::{Quality, quality},
         json,
         marginals::{Simulation, marginals},
@@ -57,7 +57,7 @@ pub fn run(
 ) -> Result<(Findings, bool), RunError> {
     let plan = plan.checked()?;
     begin(dir, &plan, resume)?;
-    let corpus = Corpus::open(&plan.setting(plan.chains[0], 0, None).data)?;
+    let corpus = Corpus::open(&plan.base(plan.chains[0], 0).data)?;
     let mut experiment = Experiment {
         language: language(&corpus)?.clone(),
         corpus,
@@ -142,18 +142,29 @@ impl Experiment<'_> {
 
     /// A chain with one seed; whether it came to its end.
     fn chain(&mut self, chain: Chain, seed: u64) -> Result<bool, RunError> {
-        let Some(base) = self.train(chain, seed, None)? else {
+        let setting = self.plan.base(chain, seed);
+        let Some(base) = self.train(("base", 0), setting)? else {
             return Ok(false);
         };
         if !self.exact(chain, seed)? || !self.sample(chain, "base", seed, &base)? {
             return Ok(false);
         }
-        for target in self.plan.targets.clone() {
-            let Some(run) = self.train(chain, seed, Some((target, &base)))? else {
-                return Ok(false);
-            };
-            self.hold(chain, target_name(target), seed, &run)?;
-            if !self.sample(chain, target_name(target), seed, &run)? {
+        for method in self.plan.methods.clone() {
+            if !method.fits(chain) {
+                continue;
+            }
+            let mut run = base.clone();
+            for (round, what) in self.plan.rounds(method).into_iter().enumerate() {
+                let setting = self.plan.accelerated((chain, seed), what, &run);
+                let Some(next) = self.train((method.name(), round), setting)? else {
+                    return Ok(false);
+                };
+                run = next;
+            }
+            if method.corrects() {
+                self.hold(chain, method.name(), seed, &run)?;
+            }
+            if !self.sample(chain, method.name(), seed, &run)? {
                 return Ok(false);
             }
         }
@@ -163,26 +174,27 @@ impl Experiment<'_> {
     /// Trains what is not trained yet; the directory of the run unless it was stopped.
     fn train(
         &mut self,
-        chain: Chain,
-        seed: u64,
-        acceleration: Option<(Target, &FilePath)>,
+        (method, round): (&str, usize),
+        setting: Setting,
     ) -> Result<Option<PathBuf>, RunError> {
-        let method = acceleration.map_or("base", |(target, _)| target_name(target));
-        let name = format!("{}-{method}-{seed}", chain.name());
+        let (chain, seed) = (setting.chain, setting.optimization.seed);
+        let mut name = format!("{}-{method}-{seed}", chain.name());
+        if round > 0 {
+            name += &format!("-{}", round + 1);
+        }
         let dir = self.dir.join("runs").join(name);
         let file = dir.join("training.json");
         if !file.exists() {
-            let setting = self.plan.setting(chain, seed, acceleration);
+            let adaptation = match &setting.acceleration {
+                None => fewstep_nn::Adaptation::Full,
+                Some(acceleration) => acceleration.method.adaptation(),
+            };
             let trainer = Trainer::open(&dir, setting, true)?;
             let outcome = trainer.run(self.monitor, (SAVING, LOOKING))?;
             if outcome.stopped {
                 return Ok(None);
             }
             let model = Model::open(&dir)?;
-            let adaptation = match acceleration {
-                None => fewstep_nn::Adaptation::Full,
-                Some(_) => fewstep_nn::Adaptation::Head,
-            };
             let training = Training {
                 chain: chain.name().into(),
                 method: method.into(),
@@ -240,8 +252,9 @@ impl Experiment<'_> {
                 ("base", false) => &plan.many_temperatures,
                 (_, false) => &plan.many_temperatures[..1],
             };
-            let gains = match (method, few) {
-                ("exact" | "base", _) => &[1.0][..],
+            let corrected = matches!(method, "linear" | "paper");
+            let gains = match (corrected, few) {
+                (false, _) => &[1.0][..],
                 (_, true) => &plan.gains,
                 (_, false) => &plan.gains[..1],
             };

@@ -23,7 +23,7 @@ pub use controls::{CONTROLS, Control, control};
 pub use experiment::run;
 pub use frontier::{Matched, best, frontier, matched};
 pub use html::html;
-pub use plan::{Plan, target_name};
+pub use plan::{Method, Plan};
 pub use svg::{frontier_charts, quality_chart};
 pub use terminal::table;
 pub use write::write;

@@ -74,9 +74,9 @@ pub struct Passes<P> {
 }
 
 impl<P> Passes<P> {
-    /// The one on `x_t`.
-    pub fn main(&mut self) -> &mut P {
-        &mut self.main
+    /// The one on `x_t`, and that of the network it learns from.
+    pub fn both(&mut self) -> (&mut P, &mut P) {
+        (&mut self.main, &mut self.frozen)
     }
 }
 

@@ -1,0 +1,141 @@
+//! One training: an optimizer's state in a directory, from where it was to the end of its budget.
+
+use std::{
+    path::{Path as FilePath, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fewstep_nn::{
+    Adaptation, Gradient, Learner, TrainState,
+    optim::{FILE, Schedule, Settings, Trainable},
+};
+
+use crate::{
+    lab::{Metric, Monitor},
+    sequence::RunError,
+};
+
+/// Time between two saved states.
+const SAVING: Duration = Duration::from_secs(20);
+/// Steps between two lines of metrics.
+const REPORT_EVERY: u64 = 100;
+/// The norm gradients are clipped to.
+const CLIP: f64 = 1.0;
+
+/// A training and where it is kept.
+pub struct Stage {
+    dir: PathBuf,
+    seed: u64,
+}
+
+/// How a training is done.
+pub struct Course<'a> {
+    /// What it is called.
+    pub name: String,
+    /// Evaluations it may spend.
+    pub budget: u64,
+    /// The peak learning rate.
+    pub rate: f64,
+    /// Who watches.
+    pub monitor: &'a dyn Monitor,
+}
+
+impl Stage {
+    /// In `dir`.
+    pub fn new(dir: &FilePath, seed: u64) -> Self {
+        Self {
+            dir: dir.to_path_buf(),
+            seed,
+        }
+    }
+
+    /// The parameters of a training that was kept whole with [`keep`](Self::keep).
+    pub fn finished(&self) -> Result<Option<Vec<f32>>, RunError> {
+        if !self.dir.join(FILE).exists() {
+            return Ok(None);
+        }
+        Ok(Some(TrainState::load(&self.dir)?.parameters().to_vec()))
+    }
+
+    /// Keeps parameters that were trained elsewhere.
+    pub fn keep(&self, parameters: &[f32]) -> Result<(), RunError> {
+        Ok(self.fresh(parameters).save(&self.dir)?)
+    }
+
+    /// Copies kept parameters into a network of the right size.
+    pub fn fill(&self, from: &[f32], to: &mut [f32]) -> Result<(), RunError> {
+        if from.len() != to.len() {
+            return Err(RunError::Refused(format!(
+                "the training state in {} is of another network",
+                self.dir.display()
+            )));
+        }
+        to.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn fresh(&self, parameters: &[f32]) -> TrainState<f32> {
+        let all = Trainable::all(parameters.len());
+        TrainState::new(self.seed, parameters.to_vec(), all, Settings::ADAM, None)
+    }
+
+    /// Trains to the end of the budget and says how many evaluations that took, unless stopped. `one`
+    /// is the loss of a step and its gradient, `spent` the evaluations so far: a step's cost is
+    /// counted on the first one, which is like all others.
+    pub fn run<N: Learner<f32>>(
+        &self,
+        course: &Course,
+        student: &mut N,
+        spent: impl Fn(&N) -> u64,
+        mut one: impl FnMut(&N, u64, &mut Gradient<f32>) -> f64,
+    ) -> Result<Option<u64>, RunError> {
+        let mut data = vec![0f32; student.parameters().len()];
+        let mut step = |student: &N, number: u64, data: &mut [f32]| {
+            let mut gradient = Gradient {
+                data,
+                adaptation: Adaptation::Full,
+                accumulate: false,
+            };
+            one(student, number, &mut gradient)
+        };
+        let before = spent(student);
+        step(student, 0, &mut data);
+        let cost = (spent(student) - before).max(1);
+        let steps = (course.budget / cost).max(1);
+        let schedule = Schedule::cosine(course.rate, (steps / 20).clamp(1, 100), steps);
+        let mut state = match self.dir.join(FILE).exists() {
+            true => TrainState::load(&self.dir)?,
+            false => self.fresh(student.parameters()),
+        };
+        self.fill(state.parameters(), student.parameters_mut())?;
+        let (mut saved, mut mean, mut counted) = (Instant::now(), 0.0, 0);
+        course.monitor.begin(&course.name, steps);
+        while state.step() < steps && !course.monitor.stopped() {
+            let number = state.step();
+            let loss = step(student, number, &mut data);
+            let report = state.apply(&data, loss, &schedule, Some(CLIP))?;
+            student.parameters_mut().copy_from_slice(state.parameters());
+            mean += loss;
+            counted += 1;
+            if state.step().is_multiple_of(REPORT_EVERY) {
+                course.monitor.metric(&Metric {
+                    stage: course.name.clone(),
+                    seed: self.seed,
+                    step: state.step(),
+                    rate: report.rate,
+                    loss: mean / f64::from(counted),
+                    identity_residual: None,
+                });
+                (mean, counted) = (0.0, 0);
+            }
+            if saved.elapsed() >= SAVING {
+                state.save(&self.dir)?;
+                saved = Instant::now();
+            }
+            course.monitor.advance(&course.name, state.step());
+        }
+        course.monitor.end(&course.name);
+        state.save(&self.dir)?;
+        Ok((state.step() >= steps).then_some(cost * steps))
+    }
+}

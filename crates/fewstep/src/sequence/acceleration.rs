@@ -1,0 +1,187 @@
+//! What makes a denoiser do with fewer steps: the settings of each method.
+
+use std::path::PathBuf;
+
+use fewstep_nn::Adaptation;
+use serde::{Deserialize, Serialize};
+
+use super::Chain;
+use crate::method::{Divergence, sdtt::Spacing};
+
+/// What is regressed in an acceleration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// The signed linear target.
+    Linear,
+    /// The paper's shifted probability.
+    Shifted,
+}
+
+/// Where pairs `(t, r)` come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pairs {
+    /// The larger and the smaller of two logit-normal draws of noise, `(mean, deviation)` each, as
+    /// in the paper's appendix on OpenWebText.
+    LogitNormal {
+        /// Of the noise at the start.
+        start: (f64, f64),
+        /// Of the noise at the end.
+        end: (f64, f64),
+    },
+    /// A step of a uniform grid of one of these sizes, with `t` uniform inside it.
+    Grids(Vec<usize>),
+}
+
+/// How the average generator is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Average {
+    /// What is regressed.
+    pub target: Target,
+    /// Whether only the correction is trained.
+    pub head_only: bool,
+    /// Width of the correction's hidden layer.
+    pub correction: usize,
+    /// The pairs.
+    pub pairs: Pairs,
+    /// The share of pairs with `r = t`.
+    pub at_rest: f64,
+    /// Jumps a sequence in the transport term.
+    pub draws: usize,
+}
+
+/// What makes fewer steps do. A run is one round; the next one starts from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accelerator {
+    /// The average generator.
+    Dag(Average),
+    /// Self-distillation through time.
+    Sdtt {
+        /// Size of the teacher's steps.
+        size: f64,
+        /// Their number.
+        count: usize,
+        /// Where they start.
+        spacing: Spacing,
+        /// What is made small.
+        divergence: Divergence,
+    },
+    /// Discrete consistency distillation.
+    Dcd {
+        /// How far apart, in DUO's time, student and teacher look.
+        distance: f64,
+        /// What is made small.
+        divergence: Divergence,
+    },
+    /// A student that is a mixture, by a latent behind the sequence.
+    Di4c {
+        /// Latents a state in the losses.
+        latents: usize,
+        /// Symbols of a latent.
+        carried: usize,
+        /// The teacher's step.
+        step: f64,
+        /// How far from data distillation ends and consistency begins.
+        near: f64,
+    },
+    /// Rectification on pairs that are generated first.
+    Redi {
+        /// Pairs.
+        pairs: usize,
+        /// Sampling steps they are made in.
+        steps: usize,
+    },
+}
+
+impl Accelerator {
+    /// The name in options, tables and files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Dag(_) => "dag",
+            Self::Sdtt { .. } => "sdtt",
+            Self::Dcd { .. } => "dcd",
+            Self::Di4c { .. } => "di4c",
+            Self::Redi { .. } => "redi",
+        }
+    }
+
+    /// Which parameters are trained.
+    pub fn adaptation(&self) -> Adaptation {
+        match self {
+            Self::Dag(average) if average.head_only => Adaptation::Head,
+            _ => Adaptation::Full,
+        }
+    }
+
+    /// Network evaluations of a sequence in a training step, as [`Counted`](crate::method::Counted)
+    /// counts them: a derivative is one more, a way back two.
+    pub fn cost(&self) -> u64 {
+        let back = 3;
+        match self {
+            // The derivative, the frozen denoiser, and the network after each jump.
+            Self::Dag(average) => back + 2 + average.draws as u64,
+            Self::Sdtt { count, .. } => back + *count as u64,
+            Self::Dcd { .. } => back + 1,
+            // The student at x_t and later for each latent, and the teacher.
+            Self::Di4c { latents, .. } => (back + 1) * *latents as u64 + 1,
+            Self::Redi { .. } => back,
+        }
+    }
+
+    /// Why it cannot be run on a chain, if it cannot.
+    pub(super) fn fault(&self, chain: Chain) -> Option<&'static str> {
+        match self {
+            Self::Dag(average) if average.draws == 0 => {
+                Some("the transport term needs at least 1 draw")
+            }
+            Self::Dag(average) if !(0.0..1.0).contains(&average.at_rest) => {
+                Some("the share of pairs at rest must be at least 0 and below 1")
+            }
+            Self::Dag(average) => match &average.pairs {
+                Pairs::Grids(grids) if grids.is_empty() || grids.contains(&0) => {
+                    Some("grids of pairs need at least 1 step")
+                }
+                _ => None,
+            },
+            Self::Sdtt { count: 0, .. } => Some("the teacher needs at least 1 step"),
+            Self::Sdtt { size, .. } if !(*size > 0.0 && *size <= 1.0) => {
+                Some("the teacher's step must be above 0 and at most 1")
+            }
+            Self::Dcd { .. } if chain == Chain::Masked => Some(
+                "dcd needs a chain from uniform noise: its trajectories begin in noise symbols",
+            ),
+            Self::Dcd { distance, .. } if !(*distance > 0.0 && *distance <= 1.0) => {
+                Some("the distance must be above 0 and at most 1")
+            }
+            Self::Di4c {
+                latents, carried, ..
+            } if *latents < 2 || *carried == 0 => {
+                Some("a mixture needs at least 2 latents of at least 1 symbol")
+            }
+            Self::Di4c { step, near, .. }
+                if !(*step > 0.0 && *step < 1.0 && (0.0..1.0).contains(near)) =>
+            {
+                Some("the teacher's step must be above 0 and below 1, and so the border near data")
+            }
+            Self::Redi { .. } if chain == Chain::Masked => Some(
+                "redi needs a chain from uniform noise: with masks all sequences begin alike, and a \
+                 coupling says nothing of where they began",
+            ),
+            Self::Redi { pairs, steps } if *pairs == 0 || *steps == 0 => {
+                Some("a coupling needs at least 1 pair and 1 step")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An acceleration of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acceleration {
+    /// The run or checkpoint it starts from.
+    pub from: PathBuf,
+    /// What it does.
+    pub method: Accelerator,
+}

@@ -1,0 +1,172 @@
+//! What a training step is for each method.
+
+use fewstep_nn::Gradient;
+
+use super::{
+    super::{
+        Acceleration, Accelerator, Examples, RunError, Setting, Target, Use,
+        average::{self, Loss, Method, Passes},
+        base,
+        coupling::{self, Wanted},
+        times,
+    },
+    COUPLING, DenoiserPass, MixturePasses, Trainer,
+};
+use crate::{
+    lab::Monitor,
+    method::{dcd, di4c, sdtt},
+    objective::Pair,
+};
+
+/// The smallest shifted probability whose logarithm is taken.
+const FLOOR: f64 = 1e-4;
+
+impl Trainer {
+    /// Makes the pairs that a rectification is trained on, or reads them; whether they are all there.
+    pub(super) fn couple(&mut self, monitor: &dyn Monitor) -> Result<bool, RunError> {
+        let (pairs, steps) = match &self.setting.acceleration {
+            Some(Acceleration {
+                method: Accelerator::Redi { pairs, steps },
+                ..
+            }) => (*pairs, *steps),
+            // What corrects a rectified denoiser is trained where that one was.
+            Some(Acceleration { from, .. }) if Setting::of(from)?.paired()? => {
+                let pairs = coupling::load(&from.join(COUPLING), &self.path)?;
+                self.coupling = Some(pairs);
+                return Ok(true);
+            }
+            _ => return Ok(true),
+        };
+        let teacher = self.frozen.as_ref().unwrap_or(&self.network);
+        let wanted = Wanted {
+            count: pairs,
+            length: self.setting.sizes.length,
+            carried: self.setting.carried,
+            steps,
+            seed: self.setting.optimization.seed,
+        };
+        let dir = self.dir.join(COUPLING);
+        self.coupling = coupling::make(&dir, wanted, (teacher, &self.path), monitor)?;
+        Ok(self.coupling.is_some())
+    }
+
+    /// The loss of a step and, in `gradient`, its gradient.
+    pub(super) fn one(
+        &self,
+        step: u64,
+        (passes, mixture): (&mut Passes<DenoiserPass>, &mut MixturePasses),
+        gradient: &mut [f32],
+    ) -> Result<f64, RunError> {
+        let o = self.setting.optimization;
+        let length = self.setting.sizes.length;
+        let x1 = self
+            .corpus
+            .sequences(Use::Training(o.seed, step), o.batch, length)?;
+        let mut into = Gradient {
+            data: gradient,
+            adaptation: self.adaptation,
+            accumulate: false,
+        };
+        let address = (o.seed, step);
+        let Some(acceleration) = &self.setting.acceleration else {
+            let (pairs, weights) = times::instants(&self.path, o.batch, address);
+            let examples = Examples::corrupt(&self.path, &x1, &pairs, address).weighing(weights);
+            let pass = passes.both().0;
+            let loss = base::step(&self.network, &self.path, &examples, pass, &mut into);
+            return Ok(loss);
+        };
+        // With only the correction trained, the network at r = t is the frozen denoiser.
+        let frozen = self.frozen.as_ref().unwrap_or(&self.network);
+        let networks = (&self.network, frozen);
+        let path = &self.path;
+        Ok(match &acceleration.method {
+            Accelerator::Dag(average) => {
+                let pairs = times::pairs(path, &average.pairs, average.at_rest, o.batch, address);
+                let examples = match &self.coupling {
+                    Some(coupling) => {
+                        let numbers = coupling.drawn(o.batch, address);
+                        coupling.examples(path, &numbers, &pairs, address)
+                    }
+                    None => self.examples(&x1, &pairs, address),
+                };
+                let method = Method {
+                    loss: match average.target {
+                        Target::Linear => Loss::Linear,
+                        Target::Shifted => Loss::Shifted { floor: FLOOR },
+                    },
+                    draws: average.draws,
+                };
+                let what = (path, method);
+                average::step(networks, &examples, what, address, passes, &mut into)
+            }
+            &Accelerator::Sdtt {
+                size,
+                count,
+                spacing,
+                divergence,
+            } => {
+                let steps = sdtt::Steps {
+                    size,
+                    count,
+                    spacing,
+                };
+                let pairs = times::even(path, o.batch, address);
+                let examples = Examples::corrupt(path, &x1, &pairs, address);
+                let what = (path, &steps, divergence);
+                let passes = passes.both();
+                sdtt::step(networks, &examples, what, address, passes, &mut into)
+            }
+            &Accelerator::Dcd {
+                distance,
+                divergence,
+            } => {
+                let clock = self.clock.get_or_init(|| dcd::Clock::new(path.symbols()));
+                let (early, late) = dcd::examples((path, clock), &x1, o.batch, distance, address);
+                // DUO compares what its networks say, before the own state is multiplied in.
+                let networks = (&self.network.network, &frozen.network);
+                let (main, teacher) = passes.both();
+                let passes = (main.inner(), teacher.inner());
+                dcd::step(
+                    networks,
+                    (&early, &late),
+                    (path, divergence),
+                    passes,
+                    &mut into,
+                )
+            }
+            &Accelerator::Di4c {
+                latents,
+                carried,
+                step,
+                near,
+            } => {
+                let settings = di4c::Settings {
+                    step,
+                    near,
+                    ..di4c::Settings::new(latents, carried)
+                };
+                let pairs = times::near_and_far(path, near, o.batch, address);
+                let examples = Examples::corrupt(path, &x1, &pairs, address);
+                let networks = (&self.network, &self.network, frozen);
+                let what = (path, &settings);
+                di4c::step(networks, &examples, what, address, mixture, &mut into)
+            }
+            Accelerator::Redi { .. } => {
+                let (pairs, weights) = times::instants(path, o.batch, address);
+                let coupling = self.coupling.as_ref().ok_or_else(|| {
+                    RunError::Refused("a coupling has to be made before it is trained on".into())
+                })?;
+                let numbers = coupling.drawn(o.batch, address);
+                let examples = coupling.examples(path, &numbers, &pairs, address);
+                let examples = examples.weighing(weights);
+                base::step(&self.network, path, &examples, passes.both().0, &mut into)
+            }
+        })
+    }
+
+    /// Corrupted sequences, with latents behind them if the network reads one.
+    pub(super) fn examples(&self, x1: &[usize], pairs: &[Pair], address: (u64, u64)) -> Examples {
+        let examples = Examples::corrupt(&self.path, x1, pairs, address);
+        examples.carrying((&self.path, self.setting.carried), address)
+    }
+}
