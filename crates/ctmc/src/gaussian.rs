@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn draws_agree() {
         let (symbols, at, n) = (3, 0.5, 200_000);
-        let shift = (-0.5 * at as f64).exp();
+        let shift = (-0.5f64 * at).exp();
         let key = Key::new(4, Purpose::Check);
         let hits = (0..n)
             .filter(|&i| {

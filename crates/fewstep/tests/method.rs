@@ -124,7 +124,7 @@ fn targets_of_sdtt_follow_the_teachers_steps() {
         let targets = sdtt::targets(&teacher, &examples, (&path, &steps), (5, 1), &mut pass);
         let expected = enumerated(&path, &teacher, &x, t, h);
         let rows = examples.active(&path);
-        let mut mean = vec![0.0; COORDS * SYMBOLS];
+        let mut mean = [0.0; COORDS * SYMBOLS];
         for (row, target) in rows.iter().zip(&targets) {
             for z in 0..SYMBOLS {
                 mean[row % COORDS * SYMBOLS + z] += target[z].exp() / count as f64;

@@ -5,10 +5,7 @@
 //! A pair depends on its number and the seed alone, so files that are missing are made and those
 //! that are there are read: a generation that was killed goes on, and ends with the same bytes.
 
-use std::{
-    fs,
-    path::{Path as FilePath, PathBuf},
-};
+use std::{fs, path::Path as FilePath};
 
 use fewstep_ctmc::{Grid, Path};
 use fewstep_nn::{Learner, dit::Dit};
@@ -125,7 +122,7 @@ fn fingerprint(parameters: &[f32]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn write(file: &PathBuf, part: &Coupling) -> Result<(), RunError> {
+fn write(file: &FilePath, part: &Coupling) -> Result<(), RunError> {
     fewstep_nn::replace(file, |out| {
         for &symbol in part.x0.iter().chain(&part.x1) {
             let symbol = u32::try_from(symbol).map_err(std::io::Error::other)?;
@@ -137,9 +134,13 @@ fn write(file: &PathBuf, part: &Coupling) -> Result<(), RunError> {
 }
 
 /// Both ends of the pairs in a file that must hold `size` symbols of each.
-fn read(file: &PathBuf, size: usize, symbols: usize) -> Result<(Vec<usize>, Vec<usize>), RunError> {
+fn read(
+    file: &FilePath,
+    size: usize,
+    symbols: usize,
+) -> Result<(Vec<usize>, Vec<usize>), RunError> {
     let damaged = |reason: &str| RunError::Setting {
-        file: file.clone(),
+        file: file.to_path_buf(),
         reason: format!("{reason}; remove it and it is made again"),
     };
     let bytes = fs::read(file).map_err(RunError::read(file))?;
