@@ -408,6 +408,11 @@ fn couplings_are_what_the_sampler_did() {
     let rows = examples.active(&path);
     assert!(rows.iter().all(|row| row % length < COORDS));
     assert_eq!(rows.len(), count * COORDS);
+    assert_eq!(examples.coordinates(), count * COORDS);
+    let fresh = Examples::corrupt(&path, &coupling.x1, &pairs, (1, 1));
+    let carrying = fresh.clone().carrying((&path, 3), (1, 1));
+    assert_eq!(carrying.coordinates(), fresh.coordinates());
+    assert_eq!(carrying.active(&path).len(), fresh.active(&path).len());
 }
 
 /// The mean of the rows' total correlations; a product kernel has none.

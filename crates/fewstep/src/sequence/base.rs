@@ -30,7 +30,7 @@ pub fn step<T: Real, N: Learner<T>>(
     };
     network.evaluate(examples.all(), want, pass);
     let rows = examples.active(path);
-    let scale = 1.0 / examples.x.len() as f64;
+    let scale = 1.0 / examples.coordinates() as f64;
     let consumer = |at: usize, logits: Logits<T>| {
         let row = rows[at];
         let of = row / examples.length;
@@ -59,7 +59,7 @@ pub fn bound_of<T: Real, N: Network<T>>(
         let weight = examples.weights[of];
         bound(path, &examples.pairs[of], weight, (x, x1), logits.value)
     });
-    losses.iter().sum::<f64>() / examples.x.len() as f64
+    losses.iter().sum::<f64>() / examples.coordinates() as f64
 }
 
 /// The bound at one coordinate in state `x` with data `x1`, times `scale lambda_t`; its gradient is

@@ -135,6 +135,11 @@ impl Examples {
         self
     }
 
+    /// Coordinates that are predicted: those that carry a latent do not count.
+    pub fn coordinates(&self) -> usize {
+        self.pairs.len() * (self.length - self.carried)
+    }
+
     /// The first sequences as a batch.
     pub fn first(&self, sequences: usize) -> Batch<'_> {
         Batch {

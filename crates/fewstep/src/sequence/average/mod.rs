@@ -108,7 +108,7 @@ pub fn step<T: Real, N: Learner<T>>(
     let active = examples.active(path);
     let split = active.partition_point(|&row| row < moving * length);
     let (corrected, plain) = active.split_at(split);
-    let scale = 1.0 / examples.x.len() as f64;
+    let scale = 1.0 / examples.coordinates() as f64;
     let mut total = 0.0;
     if !corrected.is_empty() {
         let about = (path, examples, corrected);
