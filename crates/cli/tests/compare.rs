@@ -91,6 +91,32 @@ fn all_methods_are_compared() {
     }
 }
 
+/// One step from noise, or from masks with a latent behind them, comes closer than the base's.
+#[test]
+fn a_one_step_generator_is_trained() {
+    for source in ["uniform", "masked"] {
+        let dir = tempdir().unwrap();
+        let out = dir.path().join("run");
+        let words = with("--budget 400000 --steps 1 --methods dimo --rate 0.003")
+            .replace("--steps 1,4 ", "");
+        let words = format!("{words} --source {source}");
+        let result = fewstep(&words, &out).output().unwrap();
+        assert!(result.status.success(), "{result:?}");
+        let report = json(&out.join("report.json"));
+        let tv = |method: &str| {
+            let rows = report["table"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["method"] == method).unwrap();
+            row["tv"].as_f64().unwrap()
+        };
+        assert!(
+            tv("dimo") < 0.8 * tv("base"),
+            "{source}: {} {}",
+            tv("dimo"),
+            tv("base")
+        );
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_any_work() {
     let dir = tempdir().unwrap();
@@ -100,6 +126,7 @@ fn what_does_not_fit_is_refused_before_any_work() {
         ("--methods dag+redi", "it comes last"),
         ("--methods di4c+redi+di4c", "one latent"),
         ("--methods di4c+sdtt", "put them before di4c"),
+        ("--methods dimo+redi", "it stands alone"),
         ("--methods redi+sdtt", "belongs to its pairs"),
         ("--methods redi,redi", "twice"),
         (

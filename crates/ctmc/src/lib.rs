@@ -26,6 +26,7 @@ pub mod gaussian;
 pub mod grid;
 pub mod language;
 pub mod law;
+pub mod matching;
 pub mod matrix;
 pub mod ode;
 pub mod path;

@@ -4,7 +4,7 @@
 
 use fewstep::{
     method::{
-        Counted, Divergence, dcd, di4c,
+        Counted, Divergence, dcd, di4c, dimo,
         redi::{Coupling, conditional_total_correlation},
         sdtt::{self, Spacing, Steps},
     },
@@ -365,6 +365,41 @@ fn di4c_without_a_latent_is_distillation() {
         );
         let expected = p.iter().zip(&q).map(|(p, q)| kl(q, p)).sum::<f64>() / 4.0;
         assert!((loss - expected).abs() < 1e-12, "{loss} {expected}");
+    }
+}
+
+/// The pull on the generator is that of the two denoisers at its own corrupted sequences, and is
+/// carried to its parameters; with one denoiser for both there is none.
+#[test]
+fn dimo_pulls_the_generator_where_the_denoisers_differ() {
+    for (source, carried) in [(Source::Uniform, 0), (Source::Masked, 1)] {
+        let path = path(source);
+        let (teacher, fake) = (denoiser(&path, 0.9), denoiser(&path, 0.2));
+        let plain = denoiser(&path, 0.0);
+        let generator = match carried {
+            0 => plain,
+            _ => plain.carrying(carried, 3),
+        };
+        let settings = dimo::Settings {
+            batch: 12,
+            sizes: (COORDS, carried),
+            mix: 0.3,
+        };
+        let run = |net: &Conditioned<f64>, other, gradient: &mut Gradient<f64>| {
+            let mut ignored = gradient_of(fake.parameters().len());
+            dimo::step(
+                (net, other, &teacher),
+                (&path, &settings),
+                (2, 5),
+                &mut dimo::Passes::default(),
+                (gradient, &mut into(&mut ignored)),
+            )
+        };
+        has_gradient(&generator, |net, gradient| run(net, &fake, gradient).0);
+        let mut data = gradient_of(generator.parameters().len());
+        let (pull, bound) = run(&generator, &teacher, &mut into(&mut data));
+        assert!(pull.abs() < 1e-12 && bound.is_finite());
+        assert!(data.iter().all(|g| g.abs() < 1e-14));
     }
 }
 

@@ -4,9 +4,10 @@
 //! a new one each step; one that was trained on a coupling began with its latent and keeps it.
 
 use fewstep_ctmc::{
-    Chain, Error, Grid, Matrix,
+    Chain, Error, Grid, Matrix, Space,
     divergence::{step_error, total_variation},
     law,
+    matching::Matching,
 };
 use fewstep_nn::{Batch, Conditioned, Pass};
 use rayon::prelude::*;
@@ -16,10 +17,16 @@ use super::{Plan, link::Student};
 use crate::{
     lab::{
         GainRule, batch,
-        exact::{self, Steps},
+        exact::{self, Step, Steps},
     },
     method::redi::conditional_total_correlation,
 };
+
+/// Most states from each of which a walk is followed: it takes `N^3` products a step.
+const WALKED_STATES: usize = 1024;
+
+/// Rounds of EM by which a step's law is matched.
+const MATCHING_ROUNDS: usize = 20;
 
 /// One sampler, measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +65,66 @@ impl<'a> Exact<'a> {
             grids,
             steps: exact::steps(chain, grids)?,
         })
+    }
+
+    /// What needs no network, by name: the exact posterior, exact marginals, and products whose law was
+    /// matched, from the marginals, step by step.
+    pub fn oracles(&self) -> Vec<(&'static str, Vec<Measured>)> {
+        let mut all = vec![
+            (
+                "exact-posterior",
+                self.oracle(|step, _| self.posterior(step)),
+            ),
+            (
+                "exact-marginals",
+                self.oracle(|step, _| step.marginals.clone()),
+            ),
+        ];
+        if self.chain.states().len() <= WALKED_STATES {
+            all.push((
+                "exact-matching",
+                self.oracle(|step, space| self.matched(step, space)),
+            ));
+        }
+        all
+    }
+
+    fn oracle(&self, rows: impl Fn(&Step, &Space) -> Vec<f64> + Sync) -> Vec<Measured> {
+        let space = self.chain.states();
+        self.steps
+            .iter()
+            .enumerate()
+            .map(|(g, steps)| {
+                let kernels: Vec<Vec<Vec<f64>>> =
+                    steps.iter().map(|step| vec![rows(step, space)]).collect();
+                let push = |p: Vec<f64>, step: &Vec<Vec<f64>>| law::push(space, &p, &step[0]);
+                let end = kernels.iter().fold(self.chain.source_law(), push);
+                Measured {
+                    k: steps.len(),
+                    gain: 1.0,
+                    temperature: 1.0,
+                    tv: total_variation(&law::on_data(self.chain, &end), self.chain.target()),
+                    split: self.split(g, &kernels),
+                }
+            })
+            .collect()
+    }
+
+    fn posterior(&self, step: &Step) -> Vec<f64> {
+        let level = self.chain.path().schedule().level(step.t);
+        law::step_rows(self.chain, step.t, step.r, &self.chain.posterior(level))
+    }
+
+    fn matched(&self, step: &Step, space: &Space) -> Vec<f64> {
+        let at = |t: f64| self.chain.marginal(self.chain.path().schedule().level(t));
+        let (from, to) = (at(step.t), at(step.r));
+        let matching = Matching {
+            space,
+            from: &from,
+            to: &to,
+        };
+        let begin = step.marginals.clone();
+        (0..MATCHING_ROUNDS).fold(begin, |rows, _| matching.em(&rows))
     }
 
     /// A student at each number of steps: as trained; a denoiser at each temperature; a correction
@@ -102,11 +169,12 @@ impl<'a> Exact<'a> {
     }
 
     /// `E_{x_0} TC(x_1 | x_0)` in nats on the grid with the most steps; of a latent that stays, given
-    /// that too.
-    pub fn conditional_correlation(&self, student: &Student) -> f64 {
-        let Some(grid) = self.grids.iter().max_by_key(|g| g.steps()) else {
-            return 0.0;
-        };
+    /// that too. Nothing where there are too many states to walk from each.
+    pub fn conditional_correlation(&self, student: &Student) -> Option<f64> {
+        let grid = self.grids.iter().max_by_key(|g| g.steps())?;
+        if self.chain.states().len() > WALKED_STATES {
+            return None;
+        }
         let how = How {
             gain: 1.0,
             temperature: 1.0,
@@ -143,7 +211,7 @@ impl<'a> Exact<'a> {
                 })
             })
             .sum();
-        total / walks as f64
+        Some(total / walks as f64)
     }
 
     /// Kernel rows `[N, D, S']` for each step of a grid and each latent.
@@ -231,7 +299,8 @@ impl<'a> Exact<'a> {
             let error = step_error(self.chain.states(), &p, step.propagator.as_ref()?, &rows[0]);
             sum = (sum.0 + error.marginal, sum.1 + error.dependence);
         }
-        Some(sum)
+        // Infinite where a kernel misses what the exact one has, if only by rounding.
+        (sum.0.is_finite() && sum.1.is_finite()).then_some(sum)
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     lab::base::shape,
-    method::{Counted, dcd, di4c, redi::Coupling, sdtt},
+    method::{Counted, dcd, di4c, dimo, redi::Coupling, sdtt},
     objective::Pair,
     sequence::{
         Examples, Pairs, RunError,
@@ -77,6 +77,7 @@ impl Context<'_> {
             Method::Di4c => self.di4c(student, budget, dir),
             Method::Redi => self.redi(student, budget, dir),
             Method::Dcd => self.dcd(student, budget, dir),
+            Method::Dimo => self.dimo(student, budget, dir),
         }
     }
 
@@ -286,6 +287,61 @@ impl Context<'_> {
             carried: Plan::CARRIED,
             evaluations: student.evaluations + spent,
             base: net.network,
+            ..student
+        }))
+    }
+
+    fn dimo(
+        &self,
+        student: Student,
+        budget: u64,
+        dir: &FilePath,
+    ) -> Result<Option<Student>, RunError> {
+        let path = self.chain.path();
+        // From masks alone no coordinate could know of another.
+        let carried = match path.mask() {
+            Some(_) => Plan::CARRIED,
+            None => 0,
+        };
+        let generator = match carried {
+            0 => student.base.clone(),
+            _ => student.base.carrying(carried, self.seed),
+        };
+        let settings = dimo::Settings {
+            batch: self.plan.batch,
+            sizes: (self.chain.data().coords(), carried),
+            mix: 0.0,
+        };
+        let teacher = Counted::new(student.base.clone());
+        let mut nets = (Counted::new(generator), Counted::new(student.base.clone()));
+        let size = nets.0.network.parameters().len();
+        let mut passes = dimo::Passes::default();
+        let one = |(generator, fake): &(Net, Net), step: u64, gradient: &mut Gradient<f32>| {
+            let (first, second) = gradient.data.split_at_mut(size);
+            let into = |data| Gradient {
+                data,
+                adaptation: gradient.adaptation,
+                accumulate: false,
+            };
+            let (pull, bound) = dimo::step(
+                (generator, fake, &teacher),
+                (path, &settings),
+                (self.seed, step),
+                &mut passes,
+                (&mut into(first), &mut into(second)),
+            );
+            pull + bound
+        };
+        let course = self.course("dimo", budget);
+        let stage = Stage::new(dir, self.seed);
+        let spent = |nets: &(Net, Net)| nets.0.spent() + nets.1.spent() + teacher.spent();
+        let Some(spent) = stage.run(&course, &mut nets, spent, one)? else {
+            return Ok(None);
+        };
+        Ok(Some(Student {
+            base: nets.0.network,
+            carried,
+            evaluations: student.evaluations + spent,
             ..student
         }))
     }

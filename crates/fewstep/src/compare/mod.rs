@@ -43,8 +43,8 @@ struct Outcome {
     /// Network evaluations that training took.
     evaluations: u64,
     seconds: f64,
-    /// `E_{x_0} TC(x_1 | x_0)` of the sampler with the most steps, in nats.
-    conditional_correlation: f64,
+    /// `E_{x_0} TC(x_1 | x_0)` of the sampler with the most steps, in nats, where it is known.
+    conditional_correlation: Option<f64>,
     points: Vec<Measured>,
 }
 
@@ -80,6 +80,7 @@ pub fn run(
             dir,
             monitor,
         };
+        outcomes.extend(context.oracles(&exact)?);
         let Some(base) = context.base()? else {
             break;
         };
@@ -112,6 +113,26 @@ fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
 }
 
 impl Context<'_> {
+    /// What needs no network.
+    fn oracles(&self, exact: &Exact) -> Result<Vec<Outcome>, RunError> {
+        let dir = self.dir.join("runs");
+        let file = dir.join(format!("exact-{}.json", self.seed));
+        if !file.exists() {
+            let outcome = |(method, points): (&str, Vec<Measured>)| Outcome {
+                method: method.into(),
+                seed: self.seed,
+                evaluations: 0,
+                seconds: 0.0,
+                conditional_correlation: None,
+                points,
+            };
+            let found: Vec<Outcome> = exact.oracles().into_iter().map(outcome).collect();
+            std::fs::create_dir_all(&dir).map_err(RunError::write(&dir))?;
+            json::write(&file, &found)?;
+        }
+        json::read(&file)
+    }
+
     /// The denoiser that all start from, unless stopped.
     fn base(&self) -> Result<Option<Conditioned<f32>>, RunError> {
         let dir = self.dir.join("runs").join(format!("base-{}", self.seed));

@@ -22,11 +22,20 @@ pub enum Method {
     Redi,
     /// Discrete consistency distillation.
     Dcd,
+    /// A one-step generator by token-level distribution matching.
+    Dimo,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Dag, Self::Sdtt, Self::Di4c, Self::Redi, Self::Dcd];
+    pub const ALL: [Self; 6] = [
+        Self::Dag,
+        Self::Sdtt,
+        Self::Di4c,
+        Self::Redi,
+        Self::Dcd,
+        Self::Dimo,
+    ];
 
     /// The name in options, tables and files.
     pub fn name(self) -> &'static str {
@@ -36,6 +45,7 @@ impl Method {
             Self::Di4c => "di4c",
             Self::Redi => "redi",
             Self::Dcd => "dcd",
+            Self::Dimo => "dimo",
         }
     }
 }
@@ -76,6 +86,11 @@ impl Combination {
         if self.0[..last].contains(&Method::Dag) {
             return Err(format!(
                 "{name}: dag adds a correction that the others do not know; it comes last"
+            ));
+        }
+        if self.0.contains(&Method::Dimo) && self.0.len() > 1 {
+            return Err(format!(
+                "{name}: dimo makes a generator of one step out of the base; it stands alone"
             ));
         }
         if self.0.iter().filter(|m| **m == Method::Di4c).count() > 1 {

@@ -12,6 +12,7 @@ use fewstep_nn::{
 
 use crate::{
     lab::{Metric, Monitor},
+    method::Counted,
     sequence::RunError,
 };
 
@@ -21,6 +22,37 @@ const SAVING: Duration = Duration::from_secs(20);
 const REPORT_EVERY: u64 = 100;
 /// The norm gradients are clipped to.
 const CLIP: f64 = 1.0;
+
+/// What is trained: its parameters in one row.
+pub trait Trained {
+    /// A copy of them.
+    fn parameters(&self) -> Vec<f32>;
+    /// Takes them back.
+    fn set(&mut self, parameters: &[f32]);
+}
+
+impl<N: Learner<f32>> Trained for Counted<N> {
+    fn parameters(&self) -> Vec<f32> {
+        Learner::parameters(self).to_vec()
+    }
+
+    fn set(&mut self, parameters: &[f32]) {
+        self.parameters_mut().copy_from_slice(parameters);
+    }
+}
+
+/// Two networks that are trained together.
+impl<A: Trained, B: Trained> Trained for (A, B) {
+    fn parameters(&self) -> Vec<f32> {
+        [self.0.parameters(), self.1.parameters()].concat()
+    }
+
+    fn set(&mut self, parameters: &[f32]) {
+        let (a, b) = parameters.split_at(self.0.parameters().len());
+        self.0.set(a);
+        self.1.set(b);
+    }
+}
 
 /// A training and where it is kept.
 pub struct Stage {
@@ -82,7 +114,7 @@ impl Stage {
     /// Trains to the end of the budget and says how many evaluations that took, unless stopped. `one`
     /// is the loss of a step and its gradient, `spent` the evaluations so far: a step's cost is
     /// counted on the first one, which is like all others.
-    pub fn run<N: Learner<f32>>(
+    pub fn run<N: Trained>(
         &self,
         course: &Course,
         student: &mut N,
@@ -105,16 +137,17 @@ impl Stage {
         let schedule = Schedule::cosine(course.rate, (steps / 20).clamp(1, 100), steps);
         let mut state = match self.dir.join(FILE).exists() {
             true => TrainState::load(&self.dir)?,
-            false => self.fresh(student.parameters()),
+            false => self.fresh(&student.parameters()),
         };
-        self.fill(state.parameters(), student.parameters_mut())?;
+        self.fill(state.parameters(), &mut student.parameters())?;
+        student.set(state.parameters());
         let (mut saved, mut mean, mut counted) = (Instant::now(), 0.0, 0);
         course.monitor.begin(&course.name, steps);
         while state.step() < steps && !course.monitor.stopped() {
             let number = state.step();
             let loss = step(student, number, &mut data);
             let report = state.apply(&data, loss, &schedule, Some(CLIP))?;
-            student.parameters_mut().copy_from_slice(state.parameters());
+            student.set(state.parameters());
             mean += loss;
             counted += 1;
             if state.step().is_multiple_of(REPORT_EVERY) {

@@ -186,11 +186,7 @@ impl Lines {
 
 fn report(config: &Config, lines: &Lines, partial: bool) -> Report {
     let steps: Vec<usize> = config.grids().iter().map(|g| g.steps()).collect();
-    let mut table = Vec::new();
-    if config.is_paper_setting() {
-        table.extend(paper_rows("paper-baseline", &steps, &paper::BASELINE));
-        table.extend(paper_rows("paper-ours", &steps, &paper::OURS));
-    }
+    let mut table = paper_rows(config);
     let mut split = Vec::new();
     for line in &lines.0 {
         for (g, &k) in steps.iter().enumerate() {
@@ -211,7 +207,18 @@ fn report(config: &Config, lines: &Lines, partial: bool) -> Report {
     }
 }
 
-fn paper_rows<'a>(
+/// What the paper has measured, if this is its setting.
+pub(crate) fn paper_rows(config: &Config) -> Vec<Row> {
+    if !config.is_paper_setting() {
+        return Vec::new();
+    }
+    let steps: Vec<usize> = config.grids().iter().map(|g| g.steps()).collect();
+    let mut rows: Vec<Row> = quoted("paper-baseline", &steps, &paper::BASELINE).collect();
+    rows.extend(quoted("paper-ours", &steps, &paper::OURS));
+    rows
+}
+
+fn quoted<'a>(
     method: &'a str,
     steps: &'a [usize],
     values: &'a [f64; 9],

@@ -20,5 +20,6 @@ mod monitor;
 mod paper;
 
 pub use config::{Config, ConfigError, GainRule, Options, Recipe, SourceKind, Training};
+pub(crate) use experiment::paper_rows;
 pub use experiment::{LabError, run};
 pub use monitor::{Metric, Monitor, Silent};

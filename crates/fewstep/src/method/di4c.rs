@@ -24,7 +24,7 @@ use fewstep_ctmc::{
 };
 use fewstep_nn::{Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
 
-use super::sdtt::advance;
+use super::{divergence::law, sdtt::advance};
 use crate::sequence::{Examples, times::LAST};
 
 /// The method's settings.
@@ -340,12 +340,6 @@ impl<'a> Carrier<'a> {
         }
         later
     }
-}
-
-/// The law over the data symbols, in f64.
-fn law<T: Real>(symbols: usize, logits: &[T]) -> Vec<f64> {
-    let logits: Vec<f64> = logits[..symbols].iter().map(|l| l.widen()).collect();
-    softmax::forward(&logits, symbols, 1.0)
 }
 
 /// `ln p(y)`.

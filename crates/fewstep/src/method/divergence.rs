@@ -62,6 +62,12 @@ pub fn log_probabilities<T: Real>(symbols: usize, logits: &[T]) -> Vec<T> {
     logits.iter().map(|l| *l - lse).collect()
 }
 
+/// The law over the first `symbols`, in f64.
+pub fn law<T: Real>(symbols: usize, logits: &[T]) -> Vec<f64> {
+    let logits: Vec<f64> = logits[..symbols].iter().map(|l| l.widen()).collect();
+    softmax::forward(&logits, symbols, 1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@
 //! | [`di4c`] | a mixture of product laws, by a latent that a sequence carries | data, and its own later prediction |
 //! | [`redi`] | to predict from where its sequences began | pairs that a sampler made |
 //! | [`dcd`] | its own prediction later on the same trajectory | data |
+//! | [`dimo`] | to write in one step what two denoisers cannot tell from data | its own sequences |
 //!
 //! # What they can repair
 //!
@@ -23,6 +24,7 @@
 mod counted;
 pub mod dcd;
 pub mod di4c;
+pub mod dimo;
 mod divergence;
 pub mod redi;
 pub mod sdtt;
