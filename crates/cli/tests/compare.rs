@@ -97,8 +97,7 @@ fn a_one_step_generator_is_trained() {
     for source in ["uniform", "masked"] {
         let dir = tempdir().unwrap();
         let out = dir.path().join("run");
-        let words = with("--budget 400000 --steps 1 --methods dimo --rate 0.003")
-            .replace("--steps 1,4 ", "");
+        let words = with("--budget 400000 --steps 1 --methods dimo").replace("--steps 1,4 ", "");
         let words = format!("{words} --source {source}");
         let result = fewstep(&words, &out).output().unwrap();
         assert!(result.status.success(), "{result:?}");
