@@ -9,7 +9,7 @@ use fewstep::{
         sdtt::{self, Spacing, Steps},
     },
     objective::Pair,
-    sequence::{Examples, Oracle},
+    sequence::{Accelerator, Examples, Oracle},
 };
 use fewstep_ctmc::{
     Grid, Language, Path, Process, Schedule, Source, Space,
@@ -465,6 +465,83 @@ fn conditional_total_correlation_is_that_of_the_rows() {
     let found = conditional_total_correlation(&space, &[0.25, 0.75], |x| &rows[x]);
     assert!((total_correlation(&space, &rows[1]) - 3f64.ln()).abs() < 1e-14);
     assert!((found - 0.75 * 3f64.ln()).abs() < 1e-14, "{found}");
+}
+
+/// What a run's setting says that a step costs is what the step costs.
+#[test]
+fn costs_are_those_that_are_counted() {
+    let path = path(Source::Uniform);
+    let net = || Counted::new(denoiser(&path, 0.0));
+    let (batch, divergence) = (6, Divergence::BackwardKl);
+    let x1: Vec<usize> = (0..batch * COORDS).map(|i| i % SYMBOLS).collect();
+    let pairs: Vec<Pair> = (0..batch)
+        .map(|i| Pair::new(Schedule::Linear, 0.15 * i as f64, 0.15 * i as f64))
+        .collect();
+    let examples = Examples::corrupt(&path, &x1, &pairs, (0, 0));
+    let mut data = gradient_of(Learner::<f64>::parameters(&net()).len());
+
+    let (student, teacher) = (net(), net());
+    let steps = Steps {
+        size: 0.1,
+        count: 3,
+        spacing: Spacing::Even,
+    };
+    sdtt::step(
+        (&student, &teacher),
+        &examples,
+        (&path, &steps, divergence),
+        (0, 0),
+        (&mut Default::default(), &mut Default::default()),
+        &mut into(&mut data),
+    );
+    let sdtt = Accelerator::Sdtt {
+        size: 0.1,
+        count: 3,
+        spacing: Spacing::Even,
+        divergence,
+    };
+    assert_eq!(
+        student.spent() + teacher.spent(),
+        batch as u64 * sdtt.cost()
+    );
+
+    let (student, teacher) = (net(), net());
+    let clock = dcd::Clock::new(SYMBOLS);
+    let (early, late) = dcd::examples((&path, &clock), &x1, batch, 0.1, (0, 0));
+    dcd::step(
+        (&student, &teacher),
+        (&early, &late),
+        (&path, divergence),
+        (&mut Default::default(), &mut Default::default()),
+        &mut into(&mut data),
+    );
+    let dcd = Accelerator::Dcd {
+        distance: 0.1,
+        divergence,
+    };
+    assert_eq!(student.spent() + teacher.spent(), batch as u64 * dcd.cost());
+
+    let student = Counted::new(denoiser(&path, 0.0).carrying(1, 0));
+    let teacher = net();
+    let mut data = gradient_of(Learner::<f64>::parameters(&student).len());
+    di4c::step(
+        (&student, &student, &teacher),
+        &examples,
+        (&path, &di4c::Settings::new(4, 1)),
+        (0, 0),
+        &mut di4c::Passes::default(),
+        &mut into(&mut data),
+    );
+    let di4c = Accelerator::Di4c {
+        latents: 4,
+        carried: 1,
+        step: 0.1,
+        near: 0.1,
+    };
+    assert_eq!(
+        student.spent() + teacher.spent(),
+        batch as u64 * di4c.cost()
+    );
 }
 
 #[test]
