@@ -15,7 +15,6 @@ use super::{
 use crate::{
     lab::base::shape,
     method::{Counted, dcd, di4c, dimo, redi::Coupling, sdtt},
-    objective::Pair,
     sequence::{
         Examples, Pairs, RunError,
         average::{self, Loss},
@@ -133,7 +132,7 @@ impl Context<'_> {
             // At rest the correction is zero by construction, so there is nothing to train.
             let pairs = times::pairs(path, &pairs, 0.0, self.plan.batch, address);
             let examples = match &student.coupling {
-                Some(coupling) => self.coupled(coupling, &pairs, step),
+                Some(coupling) => coupling.drawn(path, &pairs, address),
                 None => Examples::corrupt(path, &self.data(step), &pairs, address)
                     .carrying((path, student.carried), address),
             };
@@ -371,8 +370,9 @@ impl Context<'_> {
         let mut net = Counted::new(student.base.clone());
         let mut pass = Default::default();
         let one = |net: &Net, step: u64, gradient: &mut Gradient<f32>| {
-            let (pairs, weights) = times::instants(path, self.plan.batch, (self.seed, step));
-            let examples = self.coupled(&coupling, &pairs, step).weighing(weights);
+            let address = (self.seed, step);
+            let (pairs, weights) = times::instants(path, self.plan.batch, address);
+            let examples = coupling.drawn(path, &pairs, address).weighing(weights);
             base::step(net, path, &examples, &mut pass, gradient)
         };
         let course = self.course("redi", budget);
@@ -386,11 +386,5 @@ impl Context<'_> {
             coupling: Some(coupling),
             ..student
         }))
-    }
-
-    /// Between the ends of pairs drawn from a coupling.
-    fn coupled(&self, coupling: &Coupling, pairs: &[Pair], step: u64) -> Examples {
-        let numbers = coupling.drawn(pairs.len(), (self.seed, step));
-        coupling.examples(self.chain.path(), &numbers, pairs, (self.seed, step))
     }
 }

@@ -145,7 +145,8 @@ impl Context<'_> {
                 &vec![o.width; o.depth],
                 self.seed,
             );
-            stage.fill(&parameters, net.parameters_mut())?;
+            stage.check(parameters.len(), net.parameters().len())?;
+            net.parameters_mut().copy_from_slice(&parameters);
             return Ok(Some(net));
         }
         let net = base::train(self.config, self.chain, self.seed, self.monitor)?;

@@ -94,15 +94,14 @@ impl Stage {
         Ok(self.fresh(parameters).save(&self.dir)?)
     }
 
-    /// Copies kept parameters into a network of the right size.
-    pub fn fill(&self, from: &[f32], to: &mut [f32]) -> Result<(), RunError> {
-        if from.len() != to.len() {
+    /// Refuses kept parameters that are not as many as a network has.
+    pub fn check(&self, kept: usize, wanted: usize) -> Result<(), RunError> {
+        if kept != wanted {
             return Err(RunError::Refused(format!(
                 "the training state in {} is of another network",
                 self.dir.display()
             )));
         }
-        to.copy_from_slice(from);
         Ok(())
     }
 
@@ -139,7 +138,7 @@ impl Stage {
             true => TrainState::load(&self.dir)?,
             false => self.fresh(&student.parameters()),
         };
-        self.fill(state.parameters(), &mut student.parameters())?;
+        self.check(state.parameters().len(), data.len())?;
         student.set(state.parameters());
         let (mut saved, mut mean, mut counted) = (Instant::now(), 0.0, 0);
         course.monitor.begin(&course.name, steps);

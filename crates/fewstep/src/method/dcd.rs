@@ -17,9 +17,12 @@ use fewstep_ctmc::{
     Path, gaussian,
     random::{Key, Purpose, index, uniform},
 };
-use fewstep_nn::{Batch, Gradient, Learner, Logits, Network, Real, Rows, Want};
+use fewstep_nn::{Gradient, Learner, Network, Real, Rows, Want};
 
-use super::{Divergence, divergence::log_probabilities};
+use super::{
+    Divergence,
+    divergence::{distil, log_probabilities},
+};
 use crate::{objective::Pair, sequence::Examples};
 
 /// `alpha` nearest to data and to noise: those of `gamma = -4` and `-1` with 50257 symbols.
@@ -105,22 +108,13 @@ pub fn step<T: Real, N: Learner<T>, M: Network<T>>(
     gradient: &mut Gradient<T>,
 ) -> f64 {
     let rows: Vec<usize> = (0..earlier.x.len()).collect();
-    let batch: Batch = later.all();
-    teacher.evaluate(batch, Want::default(), teacher_pass);
+    teacher.evaluate(later.all(), Want::default(), teacher_pass);
     let targets = teacher.visit(teacher_pass, Rows::plain(&rows), |_, logits| {
         log_probabilities(path.symbols(), logits.value)
     });
-    let want = Want {
-        moving: 0,
-        back: Some(gradient.adaptation),
-    };
-    student.evaluate(earlier.all(), want, pass);
-    let share = 1.0 / rows.len() as f64;
-    let consumer =
-        |at: usize, logits: Logits<T>| divergence.descend(share, &targets[at], logits.value);
-    let losses = student.descend(pass, Rows::plain(&rows), consumer, gradient);
-    student.backward(pass, gradient);
-    share * losses.iter().sum::<f64>()
+    let student = (student, pass);
+    let known = (&rows[..], &targets[..]);
+    distil(student, earlier.all(), known, divergence, gradient)
 }
 
 #[cfg(test)]

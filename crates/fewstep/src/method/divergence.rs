@@ -1,6 +1,6 @@
 //! How far a prediction is from a target law, and the gradient in its logits.
 
-use fewstep_nn::{Real, softmax};
+use fewstep_nn::{Batch, Gradient, Learner, Logits, Real, Rows, Want, softmax};
 use serde::{Deserialize, Serialize};
 
 /// What is made small, for a student's law `p` and a teacher's `q` of one coordinate.
@@ -55,7 +55,28 @@ impl Divergence {
     }
 }
 
-/// Leaves the logarithms of the probabilities in the logits, over the first `symbols`.
+/// The mean divergence of a student's rows from targets, and its gradient.
+pub fn distil<T: Real, N: Learner<T>>(
+    (student, pass): (&N, &mut N::Pass),
+    batch: Batch,
+    (rows, targets): (&[usize], &[Vec<T>]),
+    divergence: Divergence,
+    gradient: &mut Gradient<T>,
+) -> f64 {
+    let want = Want {
+        moving: 0,
+        back: Some(gradient.adaptation),
+    };
+    student.evaluate(batch, want, pass);
+    let share = 1.0 / rows.len().max(1) as f64;
+    let consumer =
+        |at: usize, logits: Logits<T>| divergence.descend(share, &targets[at], logits.value);
+    let losses = student.descend(pass, Rows::plain(rows), consumer, gradient);
+    student.backward(pass, gradient);
+    share * losses.iter().sum::<f64>()
+}
+
+/// The logarithms of the probabilities over the first `symbols`.
 pub fn log_probabilities<T: Real>(symbols: usize, logits: &[T]) -> Vec<T> {
     let logits = &logits[..symbols];
     let lse = T::of(softmax::log_sum_exp(logits));

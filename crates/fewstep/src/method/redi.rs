@@ -90,10 +90,17 @@ impl Coupling {
         self.x0.is_empty()
     }
 
-    /// Numbers of `count` pairs, drawn with an address.
-    pub fn drawn(&self, count: usize, (seed, step): (u64, u64)) -> Vec<usize> {
+    /// As many pairs as `pairs` has, drawn with an address, between source and data.
+    pub fn drawn(
+        &self,
+        path: &Path,
+        pairs: &[crate::objective::Pair],
+        address: (u64, u64),
+    ) -> Examples {
+        let (seed, step) = address;
         let mut rng = Key::new(seed, Purpose::Corpus).at(step, 0);
-        (0..count).map(|_| index(&mut rng, self.len())).collect()
+        let numbers: Vec<usize> = pairs.iter().map(|_| index(&mut rng, self.len())).collect();
+        self.examples(path, &numbers, pairs, address)
     }
 
     /// The pairs with these numbers, between source and data at `pairs`.

@@ -21,7 +21,10 @@ use fewstep_ctmc::{
 use fewstep_nn::{Batch, Gradient, Learner, Network, Real, Rows, Want};
 use serde::{Deserialize, Serialize};
 
-use super::{Divergence, divergence::log_probabilities};
+use super::{
+    Divergence,
+    divergence::{distil, log_probabilities},
+};
 use crate::sequence::{Examples, times::LAST};
 
 /// Where the teacher's steps start.
@@ -154,18 +157,9 @@ pub fn step<T: Real, N: Learner<T>, M: Network<T>>(
 ) -> f64 {
     let targets = targets(teacher, examples, (path, steps), address, teacher_pass);
     let rows = examples.active(path);
-    let want = Want {
-        moving: 0,
-        back: Some(gradient.adaptation),
-    };
-    student.evaluate(examples.all(), want, pass);
-    let share = 1.0 / rows.len().max(1) as f64;
-    let consumer = |at: usize, logits: fewstep_nn::Logits<T>| {
-        divergence.descend(share, &targets[at], logits.value)
-    };
-    let losses = student.descend(pass, Rows::plain(&rows), consumer, gradient);
-    student.backward(pass, gradient);
-    share * losses.iter().sum::<f64>()
+    let student = (student, pass);
+    let known = (&rows[..], &targets[..]);
+    distil(student, examples.all(), known, divergence, gradient)
 }
 
 #[cfg(test)]

@@ -72,6 +72,9 @@ impl Examples {
 
     /// The same with `carried` uniform symbols behind each sequence.
     pub fn carrying(self, (path, carried): (&Path, usize), (seed, step): (u64, u64)) -> Self {
+        if carried == 0 {
+            return self;
+        }
         let mut rng = Key::new(seed, Purpose::Latent).at(step, 0);
         let (mut x, mut x1) = (Vec::new(), Vec::new());
         let sequences = self.x.chunks(self.length).zip(self.x1.chunks(self.length));

@@ -121,6 +121,9 @@ impl State {
         seed: u64,
     ) -> Self {
         let mut state = Self::noise(path, (first, count), length + carried, seed);
+        if carried == 0 {
+            return state;
+        }
         state.carried = carried;
         for row in (0..state.x.len()).filter(|row| row % (length + carried) >= length) {
             state.fixed[row] = true;

@@ -59,9 +59,11 @@ impl Trainer {
     ) -> Result<f64, RunError> {
         let o = self.setting.optimization;
         let length = self.setting.sizes.length;
-        let x1 = self
-            .corpus
-            .sequences(Use::Training(o.seed, step), o.batch, length)?;
+        // Not drawn where pairs of a coupling are trained on.
+        let data = || {
+            let what = Use::Training(o.seed, step);
+            self.corpus.sequences(what, o.batch, length)
+        };
         let mut into = Gradient {
             data: gradient,
             adaptation: self.adaptation,
@@ -70,7 +72,8 @@ impl Trainer {
         let address = (o.seed, step);
         let Some(acceleration) = &self.setting.acceleration else {
             let (pairs, weights) = times::instants(&self.path, o.batch, address);
-            let examples = Examples::corrupt(&self.path, &x1, &pairs, address).weighing(weights);
+            let examples =
+                Examples::corrupt(&self.path, &data()?, &pairs, address).weighing(weights);
             let pass = passes.both().0;
             let loss = base::step(&self.network, &self.path, &examples, pass, &mut into);
             return Ok(loss);
@@ -83,11 +86,8 @@ impl Trainer {
             Accelerator::Dag(average) => {
                 let pairs = times::pairs(path, &average.pairs, average.at_rest, o.batch, address);
                 let examples = match &self.coupling {
-                    Some(coupling) => {
-                        let numbers = coupling.drawn(o.batch, address);
-                        coupling.examples(path, &numbers, &pairs, address)
-                    }
-                    None => self.examples(&x1, &pairs, address),
+                    Some(coupling) => coupling.drawn(path, &pairs, address),
+                    None => self.examples(&data()?, &pairs, address),
                 };
                 let method = Method {
                     loss: match average.target {
@@ -111,7 +111,7 @@ impl Trainer {
                     spacing,
                 };
                 let pairs = times::even(path, o.batch, address);
-                let examples = Examples::corrupt(path, &x1, &pairs, address);
+                let examples = Examples::corrupt(path, &data()?, &pairs, address);
                 let what = (path, &steps, divergence);
                 let passes = passes.both();
                 sdtt::step(networks, &examples, what, address, passes, &mut into)
@@ -121,7 +121,8 @@ impl Trainer {
                 divergence,
             } => {
                 let clock = self.clock.get_or_init(|| dcd::Clock::new(path.symbols()));
-                let (early, late) = dcd::examples((path, clock), &x1, o.batch, distance, address);
+                let (early, late) =
+                    dcd::examples((path, clock), &data()?, o.batch, distance, address);
                 // DUO compares what its networks say, before the own state is multiplied in.
                 let networks = (&self.network.network, &frozen.network);
                 let (main, teacher) = passes.both();
@@ -146,7 +147,7 @@ impl Trainer {
                     ..di4c::Settings::new(latents, carried)
                 };
                 let pairs = times::near_and_far(path, near, o.batch, address);
-                let examples = Examples::corrupt(path, &x1, &pairs, address);
+                let examples = Examples::corrupt(path, &data()?, &pairs, address);
                 let networks = (&self.network, &self.network, frozen);
                 let what = (path, &settings);
                 di4c::step(networks, &examples, what, address, mixture, &mut into)
@@ -156,9 +157,7 @@ impl Trainer {
                 let coupling = self.coupling.as_ref().ok_or_else(|| {
                     RunError::Refused("a coupling has to be made before it is trained on".into())
                 })?;
-                let numbers = coupling.drawn(o.batch, address);
-                let examples = coupling.examples(path, &numbers, &pairs, address);
-                let examples = examples.weighing(weights);
+                let examples = coupling.drawn(path, &pairs, address).weighing(weights);
                 base::step(&self.network, path, &examples, passes.both().0, &mut into)
             }
         })
