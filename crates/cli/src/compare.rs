@@ -22,7 +22,7 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     setting: Setting,
-    /// Methods, several after each other as in di4c+redi: dag, sdtt, dcd, di4c, redi (default: each
+    /// Methods, several after each other as in di4c+redi: dag, law, sdtt, dcd, di4c, redi, dimo (default: each
     /// alone, rounds of redi, and the paper's combinations)
     #[arg(long, value_delimiter = ',', value_parser = Combination::parse)]
     methods: Option<Vec<Combination>>,

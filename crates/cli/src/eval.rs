@@ -159,7 +159,7 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn head(&self) {
-        let judged = "      NLL            bigram TV";
+        let judged = "      NLL            bigram TV  trigram  skip-gram";
         println!(
             "{:26}{}  entropy  distinct 1, 2, 3     repeated{}",
             "",
@@ -203,7 +203,11 @@ impl Table<'_> {
             return Ok(());
         }
         let judged = found.map_or_else(String::new, |q| {
-            format!("{:8.4} +- {:.4}  {:9.4}", q.nll, q.nll_error, q.bigram)
+            let trigram = q.trigram.map_or("      –".into(), |tv| format!("{tv:7.4}"));
+            format!(
+                "{:8.4} +- {:.4}  {:9.4}  {trigram}  {:7.4}",
+                q.nll, q.nll_error, q.bigram, q.skipgram
+            )
         });
         let read = read.map_or_else(String::new, |(score, _)| {
             format!("  {:9.2}  {:7}", score.perplexity, score.tokens)

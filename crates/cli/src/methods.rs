@@ -8,6 +8,8 @@ use fewstep::method::{Divergence, sdtt::Spacing};
 pub enum MethodName {
     /// The average generator, a correction on top of the run
     Dag,
+    /// Law matching: the law of each step is made right, from uniform noise
+    Law,
     /// Self-distillation through time
     Sdtt,
     /// DUO's consistency distillation, from uniform noise

@@ -30,6 +30,8 @@ enum MethodName {
     Dcd,
     /// Rectification; not on the masked chain
     Redi,
+    /// Law matching; not on the masked chain
+    Law,
 }
 
 impl From<MethodName> for Method {
@@ -40,6 +42,7 @@ impl From<MethodName> for Method {
             MethodName::Sdtt => Self::Sdtt,
             MethodName::Dcd => Self::Dcd,
             MethodName::Redi => Self::Redi,
+            MethodName::Law => Self::Law,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::sequence::{
-    Acceleration, Accelerator, Average, Chain, Data, Optimization, Outcome, Pairs, Prediction,
-    Setting, Sizes, Target, Trainer,
+    Acceleration, Accelerator, Average, Chain, Data, Matching, Optimization, Outcome, Pairs,
+    Prediction, Setting, Sizes, Target, Trainer,
 };
 
 use crate::{
@@ -184,13 +184,13 @@ pub struct AccelerateArgs {
     /// dag: what is regressed
     #[arg(long, value_enum, default_value = "linear")]
     objective: TargetName,
-    /// dag: train all weights and not only the correction
+    /// dag, law: train all weights and not only the correction
     #[arg(long)]
     full: bool,
-    /// dag: width of the correction's hidden layer
+    /// dag, law: width of the correction's hidden layer
     #[arg(long, default_value_t = 256)]
     correction: usize,
-    /// dag: draw pairs (t, r) inside the steps of uniform grids of these sizes
+    /// dag: draw pairs (t, r) inside the steps of uniform grids of these sizes; law: match these steps
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32], conflicts_with = "logit_normal")]
     grids: Vec<usize>,
     /// dag: draw pairs from two logit-normal noise levels, as the paper does for text
@@ -202,6 +202,15 @@ pub struct AccelerateArgs {
     /// dag: jumps a sequence that the transport term is averaged over
     #[arg(long, default_value_t = 1)]
     draws: usize,
+    /// law: channels, blocks and heads of the network that learns conditionals, if not the run's
+    #[arg(long, value_delimiter = ',', num_args = 3, value_names = ["WIDTH", "BLOCKS", "HEADS"])]
+    conditionals: Option<Vec<usize>>,
+    /// law: highest learning rate of the conditionals
+    #[arg(long, default_value_t = 1e-3)]
+    conditionals_rate: f64,
+    /// law: share of the steps in which the kernel's own rate rises, while conditionals are learned
+    #[arg(long, default_value_t = 0.1)]
+    rise: f64,
     /// sdtt, di4c: size of the teacher's steps; for sdtt double it each round
     #[arg(long, default_value_t = 1.0 / 64.0)]
     teacher_step: f64,
@@ -235,9 +244,13 @@ pub struct AccelerateArgs {
 }
 
 impl AccelerateArgs {
-    fn method(&self) -> Result<Accelerator, Failure> {
+    fn method(&self, sizes: Sizes) -> Result<Accelerator, Failure> {
+        if self.full && !matches!(self.method, MethodName::Dag | MethodName::Law) {
+            return Err(Failure::Usage(
+                "--full belongs to --method dag and law; leave it out".into(),
+            ));
+        }
         let only_dag = [
-            (self.full, "--full"),
             (self.logit_normal, "--logit-normal"),
             (self.at_rest != 0.0, "--at-rest"),
             (self.draws != 1, "--draws"),
@@ -264,6 +277,22 @@ impl AccelerateArgs {
                 },
                 at_rest: self.at_rest,
                 draws: self.draws,
+            }),
+            MethodName::Law => Accelerator::Law(Matching {
+                head_only: !self.full,
+                correction: self.correction,
+                grids: self.grids.clone(),
+                conditionals: match self.conditionals.as_deref() {
+                    Some(&[width, blocks, heads]) => Sizes {
+                        width,
+                        blocks,
+                        heads,
+                        ..sizes
+                    },
+                    _ => sizes,
+                },
+                conditionals_rate: self.conditionals_rate,
+                rise: self.rise,
             }),
             MethodName::Sdtt => Accelerator::Sdtt {
                 size: self.teacher_step,
@@ -319,7 +348,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
 /// Trains a method on top of a denoiser.
 pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
     let from = Setting::of(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
-    let method = args.method()?;
+    let method = args.method(from.sizes)?;
     let setting = Setting {
         carried: match method {
             Accelerator::Di4c { carried, .. } => carried,

@@ -117,13 +117,45 @@ fn a_one_step_generator_is_trained() {
     }
 }
 
+/// The law of two steps comes far closer, from the base and from the average generator, and with a
+/// latent from masks too.
+#[test]
+fn laws_are_matched() {
+    for (source, method, least) in [
+        ("uniform", "law", 0.4),
+        ("uniform", "dag+law", 0.4),
+        ("masked", "di4c+law", 0.8),
+    ] {
+        let dir = tempdir().unwrap();
+        let out = dir.path().join("run");
+        let words = with(&format!("--budget 800000 --steps 2 --methods {method}"));
+        let words = words.replace("--steps 1,4 ", "");
+        let words = format!("{words} --source {source}");
+        let result = fewstep(&words, &out).output().unwrap();
+        assert!(result.status.success(), "{result:?}");
+        let report = json(&out.join("report.json"));
+        let tv = |method: &str| {
+            let rows = report["table"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["method"] == method).unwrap();
+            row["tv"].as_f64().unwrap()
+        };
+        let (law, base) = (tv(method), tv("base"));
+        assert!(law < least * base, "{source} {method}: {law} {base}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_any_work() {
     let dir = tempdir().unwrap();
     let out = dir.path().join("run");
     for (more, why) in [
         ("--methods foo", "'foo' is no method; there are dag, sdtt"),
-        ("--methods dag+redi", "it comes last"),
+        ("--methods dag+redi", "they come last"),
+        ("--methods law+dag", "law after dag"),
+        (
+            "--methods law --source masked",
+            "give it a latent, as in di4c+law",
+        ),
         ("--methods di4c+redi+di4c", "one latent"),
         ("--methods di4c+sdtt", "put them before di4c"),
         ("--methods dimo+redi", "it stands alone"),

@@ -35,7 +35,7 @@ fn perturbed_claims_fail_with_exit_code_1() {
     let report: Value = serde_json::from_slice(&result.stdout).unwrap();
     assert_eq!(report["passed"], false);
     let claims = report["claims"].as_array().unwrap();
-    assert_eq!(claims.len(), 64);
+    assert_eq!(claims.len(), 69);
     for claim in claims {
         assert_eq!(claim["passed"], false, "{claim} held although broken");
     }

@@ -68,6 +68,16 @@ pub fn step_row(schedule: Schedule, t: f64, r: f64, x: usize, p: &[f64], out: &m
     }
 }
 
+/// The transpose of [`step_row`], `out[v] = sum_z weights[z] q(x_r = z | x_t = x, x_1 = v)`.
+pub fn pull_row(schedule: Schedule, t: f64, r: f64, x: usize, weights: &[f64], out: &mut [f64]) {
+    let b = Bridge::new(schedule, weights.len(), t, r);
+    let from = |z: usize| weights[z] * b.from(z, x);
+    let rest = b.rest_r * (0..weights.len()).map(from).sum::<f64>();
+    for (v, o) in out.iter_mut().enumerate() {
+        *o = (b.alpha_r * from(v) + rest) / b.norm(x, v);
+    }
+}
+
 /// The average generator's row `out[z] = Pi^d[U_{t,r}](x, z)` (eq. duo-U), with zero sum, and the
 /// marginal rate in `t` at `r = t`.
 pub fn average_generator_row(

@@ -176,6 +176,21 @@ impl Path {
             Process::UniformState => duo::step_row(self.schedule, t, r, x, p, out),
         }
     }
+
+    /// The transpose of [`step_row`](Self::step_row): what a weight on each state symbol, `[S']`, is as
+    /// one on each data symbol. For every law `p`, `sum_z weights[z] step[z] = sum_v out[v] p[v]`.
+    pub fn pull_row(&self, t: f64, r: f64, x: usize, weights: &[f64], out: &mut [f64]) {
+        match self.process {
+            Process::Mixture(_) => {
+                let omega = self.schedule.omega(t, r);
+                let stay = weights[x] * self.schedule.survival(r) / self.schedule.survival(t);
+                for (o, w) in out.iter_mut().zip(weights) {
+                    *o = omega * w + stay;
+                }
+            }
+            Process::UniformState => duo::pull_row(self.schedule, t, r, x, weights, out),
+        }
+    }
 }
 
 /// Checks that `row` is a distribution over `len` symbols.

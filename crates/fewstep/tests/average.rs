@@ -18,7 +18,7 @@ use fewstep_ctmc::{
 };
 use fewstep_nn::{
     AdamW, Adaptation, Batch, Conditioned, Conditioning, Gradient, Learner, Network, Rows, Want,
-    dit::{Config, Dit, Step, TimeInput},
+    dit::{Config, Dit, Sight, Step, TimeInput},
     optim::Settings,
     softmax,
 };
@@ -50,6 +50,7 @@ fn dit(path: &Path, step: Step, phase: f64) -> Dit<f64> {
         mask: path.mask(),
         time: TimeInput::Time,
         step,
+        sight: Sight::Whole,
     };
     shaken(Dit::new(config, 1).unwrap(), phase)
 }

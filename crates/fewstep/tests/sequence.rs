@@ -8,8 +8,8 @@ use fewstep::{
     lab::{Metric, Monitor, Silent},
     method::{Divergence, sdtt::Spacing},
     sequence::{
-        Acceleration, Accelerator, Average, Chain, Data, Model, Optimization, Oracle, Pairs,
-        Prediction, Setting, Sizes, Target, Trainer,
+        Acceleration, Accelerator, Average, Chain, Data, Matching, Model, Optimization, Oracle,
+        Pairs, Prediction, Setting, Sizes, Target, Trainer,
         evaluate::{quality, unigram_entropy},
         order::{Order, Ranking, Tokens},
         sampler::{Decoding, Kernel, State, generate, sample},
@@ -348,6 +348,14 @@ fn runs_go_on_where_they_stopped() {
             pairs: 1200,
             steps: 3,
         }),
+        Some(Accelerator::Law(Matching {
+            head_only: false,
+            correction: 8,
+            grids: vec![2, 4],
+            conditionals: base.sizes,
+            conditionals_rate: 1e-2,
+            rise: 0.2,
+        })),
     ];
     for method in methods {
         let name = method.as_ref().map_or("base", Accelerator::name);
@@ -443,6 +451,21 @@ fn what_cannot_be_run_is_refused() {
         });
     });
     assert!(masked.contains("begin alike"), "{masked}");
+    let masked = refused(|s| {
+        s.chain = Chain::Masked;
+        s.acceleration = Some(Acceleration {
+            from: "nowhere".into(),
+            method: Accelerator::Law(Matching {
+                head_only: true,
+                correction: 8,
+                grids: vec![2],
+                conditionals: s.sizes,
+                conditionals_rate: 1e-3,
+                rise: 0.1,
+            }),
+        });
+    });
+    assert!(masked.contains("first step draws every"), "{masked}");
 }
 
 /// Pairs belong to the network that made them; a file that was cut or changed is found out.

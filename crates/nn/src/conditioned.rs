@@ -27,6 +27,27 @@ pub enum Conditioning {
     Instant,
     /// `t`, `r` and `r - t`: a correction, scaled by `r - t`.
     Interval,
+    /// `t` and the distance of `r`: two laws at `t` in one network, what they have in common plus
+    /// [`side`] times what they differ by, the one for `r` before `t`, the other for `r` as far
+    /// behind it.
+    Opposed,
+}
+
+/// What the difference of two opposed laws is multiplied by: its sign is the side of `r`. It does not
+/// shrink with the distance, although the difference does: a factor that did would make small differences
+/// slow to learn, and who follows them would be told too late.
+pub fn side(t: f64, r: f64) -> f64 {
+    3.0 * (t - r).signum()
+}
+
+impl Conditioning {
+    /// Outputs of the MLP for each logit.
+    fn outputs(self) -> usize {
+        match self {
+            Self::Opposed => 2,
+            _ => 1,
+        }
+    }
 }
 
 /// The network.
@@ -72,10 +93,11 @@ impl<T: Real> Conditioned<T> {
         let (scalars, zero, stream) = match conditioning {
             Conditioning::Instant => (2, false, 0),
             Conditioning::Interval => (4, true, 1),
+            Conditioning::Opposed => (3, false, 3),
         };
         let mut sizes = vec![coords * state_symbols + scalars * features::WIDTH];
         sizes.extend_from_slice(hidden);
-        sizes.push(coords * symbols);
+        sizes.push(coords * symbols * conditioning.outputs());
         Self {
             conditioning,
             coords,
@@ -117,6 +139,11 @@ impl<T: Real> Conditioned<T> {
         }
     }
 
+    /// Logits of a row.
+    fn width(&self) -> usize {
+        self.mlp.sizes()[self.mlp.sizes().len() - 1] / self.conditioning.outputs()
+    }
+
     /// Coordinates.
     pub fn coords(&self) -> usize {
         self.coords
@@ -137,7 +164,7 @@ impl<T: Real> Conditioned<T> {
         let rows = batch.t.len();
         assert_eq!(batch.x.len(), rows * self.coords, "symbols of {rows} rows");
         assert_eq!(batch.r.len(), rows, "r of {rows} rows");
-        let width = self.mlp.sizes()[self.mlp.sizes().len() - 1];
+        let width = self.width();
         pass.chunks
             .resize_with(rows.div_ceil(CHUNK), Chunk::default);
         pass.logits.resize(rows * width, 0.0);
@@ -175,6 +202,19 @@ impl<T: Real> Conditioned<T> {
         let want_tangent = !tangents.is_empty();
         self.encode(batch, chunk, want_tangent);
         let out = self.mlp.forward(&chunk.input, &mut chunk.tape);
+        if self.conditioning == Conditioning::Opposed {
+            assert!(!want_tangent, "conditionals have no derivative in t");
+            let rows = logits
+                .chunks_exact_mut(width)
+                .zip(out.chunks_exact(2 * width));
+            for ((row, out), scale) in rows.zip(&chunk.scale) {
+                let (common, difference) = out.split_at(width);
+                for ((l, c), d) in row.iter_mut().zip(common).zip(difference) {
+                    *l = c.widen() + scale * d.widen();
+                }
+            }
+            return;
+        }
         for (l, o) in logits.iter_mut().zip(out) {
             *l = o.widen();
         }
@@ -216,6 +256,11 @@ impl<T: Real> Conditioned<T> {
                 Conditioning::Interval => {
                     features::extend(&features::interval(t, r), &mut values, wanted);
                 }
+                Conditioning::Opposed => {
+                    let [time, log] = features::instant(t);
+                    let distance = ((r - t).abs(), 0.0);
+                    features::extend(&[time, log, distance], &mut values, wanted);
+                }
             }
             chunk.input.extend(values.iter().map(|&v| T::of(v)));
             if tangent {
@@ -225,6 +270,7 @@ impl<T: Real> Conditioned<T> {
             chunk.scale.push(match self.conditioning {
                 Conditioning::Instant => 1.0,
                 Conditioning::Interval => r - t,
+                Conditioning::Opposed => side(t, r),
             });
         }
     }
@@ -233,7 +279,7 @@ impl<T: Real> Conditioned<T> {
     /// the evaluation that `pass` holds.
     pub fn backward<'a>(&self, logits_gradient: &[f64], pass: &'a mut Pass<T>) -> &'a [T] {
         assert_eq!(logits_gradient.len(), pass.logits.len());
-        let width = self.mlp.sizes()[self.mlp.sizes().len() - 1];
+        let width = self.width();
         let size = self.parameters().len();
         pass.chunks
             .par_iter_mut()
@@ -241,6 +287,9 @@ impl<T: Real> Conditioned<T> {
             .for_each(|(chunk, gradient)| {
                 chunk.gradient_out.clear();
                 for (row, scale) in gradient.chunks_exact(width).zip(&chunk.scale) {
+                    if self.conditioning == Conditioning::Opposed {
+                        chunk.gradient_out.extend(row.iter().map(|g| T::of(*g)));
+                    }
                     let scaled = row.iter().map(|g| T::of(g * scale));
                     chunk.gradient_out.extend(scaled);
                 }
@@ -264,7 +313,7 @@ impl<T: Real> Network<T> for Conditioned<T> {
     type Pass = Pass<T>;
 
     fn symbols(&self) -> usize {
-        self.mlp.sizes()[self.mlp.sizes().len() - 1] / self.coords
+        self.width() / self.coords
     }
 
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {

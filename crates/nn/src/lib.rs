@@ -14,6 +14,7 @@
 //! Everything is generic over [`Real`]: f32 to train, f64 to test the rules against central
 //! differences.
 
+mod blind;
 pub mod checkpoint;
 pub mod conditioned;
 mod corrected;
@@ -34,6 +35,7 @@ pub mod silu;
 mod simd;
 pub mod softmax;
 
+pub use blind::Blind;
 pub use conditioned::{Conditioned, Conditioning, Pass};
 pub use corrected::Corrected;
 pub use error::Error;

@@ -246,6 +246,7 @@ fn attend<T: Scalar>([b, h, l, d]: [usize; 4], [x, dx, gy]: &Point<T>) -> Pairs<
         heads: b * h,
         length: l,
         width: d,
+        causal: false,
     };
     let [q, dq] = [x, dx].map(|v| {
         let mut parts = [(); 3].map(|()| vec![T::default(); n]);

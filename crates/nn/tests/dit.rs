@@ -5,7 +5,7 @@
 
 use fewstep_nn::{
     Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want,
-    dit::{Config, Dit, Pass, Step, TimeInput},
+    dit::{Config, Dit, Pass, Sight, Step, TimeInput},
 };
 
 const LENGTH: usize = 5;
@@ -21,6 +21,7 @@ fn config(heads: usize, step: Step, time: TimeInput) -> Config {
         mask: None,
         time,
         step,
+        sight: Sight::Whole,
     }
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
 use burn::tensor::{Device, FloatDType, Int, Tensor};
-use fewstep_nn::dit::{Config, FEATURES, Layout, Step, TimeInput};
+use fewstep_nn::dit::{Config, FEATURES, Layout, Sight, Step, TimeInput};
 use fewstep_nn::reference::{
     Dit, Gelu, attention, devices, embedding, from_slice, gate, linear, norm, rotary, silu,
     sinusoid, softmax, to_vec,
@@ -415,6 +415,7 @@ fn config(heads: usize, step: Step, time: TimeInput) -> Config {
         mask: Some(6),
         time,
         step,
+        sight: Sight::Whole,
     }
 }
 
@@ -531,6 +532,7 @@ fn correction_vanishes_at_the_boundary() {
     let config = config(2, Step::Correction { width: 5 }, TimeInput::Time);
     let base = Config {
         step: Step::None,
+        sight: Sight::Whole,
         ..config.clone()
     };
     let flat = parameters(&config);

@@ -22,6 +22,21 @@ impl Language {
         self.stretches(self.stationary(), 2)
     }
 
+    /// The stationary law of two symbols `gap` positions apart, `[S, S]`.
+    pub fn skipgram(&self, gap: usize) -> Vec<f64> {
+        let (symbols, states) = (self.symbols(), self.states());
+        let stationary = self.stationary();
+        let mut table = Matrix::zeros(symbols, states);
+        for (i, p) in table.data_mut().iter_mut().enumerate() {
+            let z = i % states;
+            *p = stationary[z] * self.emission.at(z, i / states);
+        }
+        for _ in 0..gap {
+            table = table.product(&self.transition);
+        }
+        table.product(&self.emission).into_data()
+    }
+
     /// The stationary law of three successive symbols, `[S, S, S]`, if that fits.
     pub fn trigram(&self) -> Result<Vec<f64>, Error> {
         self.check_stretches(3)?;
@@ -230,6 +245,20 @@ mod tests {
             .sum();
         // The 0.9999 quantile for 15 degrees of freedom.
         assert!(chi < 44.3, "chi-square {chi}, counts {counts:?}");
+    }
+
+    /// Neighbours are one apart; two apart is what a stretch of three says of its ends.
+    #[test]
+    fn skipgrams_are_stretches_with_the_middle_summed_out() {
+        let language = unsettled(4, 3, 8);
+        let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-15);
+        assert!(close(&language.skipgram(1), &language.bigram()));
+        let three = language.trigram().unwrap();
+        let mut ends = vec![0.0; 16];
+        for (i, p) in three.iter().enumerate() {
+            ends[i / 16 * 4 + i % 4] += p;
+        }
+        assert!(close(&language.skipgram(2), &ends));
     }
 
     #[test]

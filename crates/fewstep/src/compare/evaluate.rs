@@ -145,7 +145,8 @@ impl<'a> Exact<'a> {
                 };
                 hows.extend(plan.lab.temperatures.iter().map(cooler));
             }
-            if let (Some(_), Some(recipe)) = (&student.correction, plan.lab.recipe) {
+            let gained = student.correction.is_some() && !student.matched;
+            if let (true, Some(recipe)) = (gained, plan.lab.recipe) {
                 hows.push(How {
                     gain: GainRule::at(recipe.gain, grid.steps()),
                     temperature: recipe.temperature,

@@ -1,6 +1,6 @@
 //! One method of a combination: what it trains, on which sequences, from which teacher.
 
-use std::path::Path as FilePath;
+use std::{cell::RefCell, path::Path as FilePath};
 
 use fewstep_ctmc::{
     Grid,
@@ -40,6 +40,8 @@ pub struct Student {
     pub base: Conditioned<f32>,
     /// The correction on it.
     pub correction: Option<Conditioned<f32>>,
+    /// Whether it matches laws; a gain is for one that averages.
+    pub matched: bool,
     /// Positions that carry a latent.
     pub carried: usize,
     /// The pairs it was trained on last; a latent is then part of where a sequence began, and stays.
@@ -54,6 +56,7 @@ impl Student {
         Self {
             base,
             correction: None,
+            matched: false,
             carried: 0,
             coupling: None,
             evaluations: 0,
@@ -76,21 +79,25 @@ impl Context<'_> {
             Method::Di4c => self.di4c(student, budget, dir),
             Method::Redi => self.redi(student, budget, dir),
             Method::Dcd => self.dcd(student, budget, dir),
+            Method::Law => self.law(student, budget, dir),
             Method::Dimo => self.dimo(student, budget, dir),
         }
     }
 
-    fn course(&self, what: &str, budget: u64) -> Course<'_> {
+    pub(super) fn course(&self, what: &str, budget: u64) -> Course<'_> {
         Course {
             name: format!("seed {}, {what}", self.seed),
             budget,
             rate: self.plan.rate,
+            second: (self.plan.rate, 0.0),
+            averaging: None,
+            said: RefCell::new(None),
             monitor: self.monitor,
         }
     }
 
     /// Data `[B, D]` of a step.
-    fn data(&self, step: u64) -> Vec<usize> {
+    pub(super) fn data(&self, step: u64) -> Vec<usize> {
         let key = Key::new(self.seed, Purpose::Corpus);
         (0..self.plan.batch as u64)
             .flat_map(|i| {

@@ -14,6 +14,7 @@
 
 mod evaluate;
 mod link;
+mod matching;
 mod plan;
 mod report;
 mod stage;
@@ -54,6 +55,7 @@ struct Context<'a> {
     config: &'a Config,
     chain: &'a Chain,
     seed: u64,
+    exact: &'a Exact<'a>,
     dir: &'a FilePath,
     monitor: &'a dyn Monitor,
 }
@@ -76,16 +78,17 @@ pub fn run(
             plan,
             config: &config,
             chain: &chain,
+            exact: &exact,
             seed,
             dir,
             monitor,
         };
-        outcomes.extend(context.oracles(&exact)?);
+        outcomes.extend(context.oracles()?);
         let Some(base) = context.base()? else {
             break;
         };
         for combination in &plan.combinations() {
-            match context.outcome(combination, &base, &exact)? {
+            match context.outcome(combination, &base)? {
                 Some(outcome) => outcomes.push(outcome),
                 None => break 'all,
             }
@@ -114,7 +117,7 @@ fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
 
 impl Context<'_> {
     /// What needs no network.
-    fn oracles(&self, exact: &Exact) -> Result<Vec<Outcome>, RunError> {
+    fn oracles(&self) -> Result<Vec<Outcome>, RunError> {
         let dir = self.dir.join("runs");
         let file = dir.join(format!("exact-{}.json", self.seed));
         if !file.exists() {
@@ -126,7 +129,7 @@ impl Context<'_> {
                 conditional_correlation: None,
                 points,
             };
-            let found: Vec<Outcome> = exact.oracles().into_iter().map(outcome).collect();
+            let found: Vec<Outcome> = self.exact.oracles().into_iter().map(outcome).collect();
             std::fs::create_dir_all(&dir).map_err(RunError::write(&dir))?;
             json::write(&file, &found)?;
         }
@@ -162,7 +165,6 @@ impl Context<'_> {
         &self,
         combination: &Combination,
         base: &Conditioned<f32>,
-        exact: &Exact,
     ) -> Result<Option<Outcome>, RunError> {
         let name = format!("{}-{}", combination.name(), self.seed);
         let file = self.dir.join("runs").join(&name).join("outcome.json");
@@ -186,8 +188,8 @@ impl Context<'_> {
             seed: self.seed,
             evaluations: student.evaluations,
             seconds: start.elapsed().as_secs_f64(),
-            conditional_correlation: exact.conditional_correlation(&student),
-            points: exact.measure(&student, self.plan),
+            conditional_correlation: self.exact.conditional_correlation(&student),
+            points: self.exact.measure(&student, self.plan),
         };
         let parent = self.dir.join("runs").join(&name);
         std::fs::create_dir_all(&parent).map_err(RunError::write(&parent))?;

@@ -22,18 +22,21 @@ pub enum Method {
     Redi,
     /// Discrete consistency distillation.
     Dcd,
+    /// Law matching.
+    Law,
     /// A one-step generator by token-level distribution matching.
     Dimo,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Dag,
         Self::Sdtt,
         Self::Di4c,
         Self::Redi,
         Self::Dcd,
+        Self::Law,
         Self::Dimo,
     ];
 
@@ -45,6 +48,7 @@ impl Method {
             Self::Di4c => "di4c",
             Self::Redi => "redi",
             Self::Dcd => "dcd",
+            Self::Law => "law",
             Self::Dimo => "dimo",
         }
     }
@@ -83,9 +87,12 @@ impl Combination {
     fn check(&self) -> Result<(), String> {
         let name = self.name();
         let last = self.0.len().saturating_sub(1);
-        if self.0[..last].contains(&Method::Dag) {
+        let corrects = |m: &Method| matches!(m, Method::Dag | Method::Law);
+        let first = self.0.iter().position(corrects).unwrap_or(last);
+        if self.0.len() > first + 1 && self.0[first..] != [Method::Dag, Method::Law] {
             return Err(format!(
-                "{name}: dag adds a correction that the others do not know; it comes last"
+                "{name}: dag and law make a correction that the others do not know; they come last, \
+                 and law after dag"
             ));
         }
         if self.0.contains(&Method::Dimo) && self.0.len() > 1 {
@@ -146,7 +153,7 @@ pub struct Plan {
 impl Plan {
     /// All methods alone and the paper's combinations, on a target.
     pub fn new(lab: Options) -> Self {
-        use Method::{Dag, Dcd, Di4c, Redi, Sdtt};
+        use Method::{Dag, Dcd, Di4c, Law, Redi, Sdtt};
         let all = [
             vec![Dag],
             vec![Sdtt],
@@ -158,9 +165,12 @@ impl Plan {
             vec![Di4c, Redi],
             vec![Redi, Dag],
             vec![Di4c, Redi, Dag],
+            vec![Law],
+            vec![Dag, Law],
         ];
         let uniform = lab.source == SourceKind::Uniform;
-        let fits = |methods: &Vec<Method>| uniform || !methods.contains(&Dcd);
+        let fits =
+            |methods: &Vec<Method>| uniform || !(methods.contains(&Dcd) || methods.contains(&Law));
         Self {
             lab,
             combinations: all.into_iter().filter(fits).map(Combination).collect(),
@@ -199,6 +209,17 @@ impl Plan {
                 return refuse(
                     "dcd needs a uniform source: its trajectories begin in noise symbols".into(),
                 );
+            }
+        }
+        for combination in &self.combinations {
+            let carried = combination.0.contains(&Method::Di4c);
+            let law = combination.0.contains(&Method::Law);
+            if self.lab.source == SourceKind::Masked && law && !carried {
+                return refuse(format!(
+                    "{}: with masks all sequences begin alike, and the first step draws every \
+                     coordinate independently whatever it learns; give it a latent, as in di4c+law",
+                    combination.name()
+                ));
             }
         }
         if self.batch == 0 || self.pairs == 0 || self.latents < 2 || self.rounds == 0 {

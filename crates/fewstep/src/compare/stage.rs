@@ -1,13 +1,14 @@
 //! One training: an optimizer's state in a directory, from where it was to the end of its budget.
 
 use std::{
+    cell::RefCell,
     path::{Path as FilePath, PathBuf},
     time::{Duration, Instant},
 };
 
 use fewstep_nn::{
-    Adaptation, Gradient, Learner, TrainState,
-    optim::{FILE, Schedule, Settings, Trainable},
+    Adaptation, Blind, Gradient, Learner, TrainState,
+    optim::{Averaging, FILE, Schedule, Settings, Trainable},
 };
 
 use crate::{
@@ -29,9 +30,23 @@ pub trait Trained {
     fn parameters(&self) -> Vec<f32>;
     /// Takes them back.
     fn set(&mut self, parameters: &[f32]);
+    /// How many of them, the last, are a second network's, which has an optimizer of its own.
+    fn second(&self) -> usize {
+        0
+    }
 }
 
 impl<N: Learner<f32>> Trained for Counted<N> {
+    fn parameters(&self) -> Vec<f32> {
+        Learner::parameters(self).to_vec()
+    }
+
+    fn set(&mut self, parameters: &[f32]) {
+        self.parameters_mut().copy_from_slice(parameters);
+    }
+}
+
+impl<N: Learner<f32>> Trained for Blind<N> {
     fn parameters(&self) -> Vec<f32> {
         Learner::parameters(self).to_vec()
     }
@@ -52,6 +67,10 @@ impl<A: Trained, B: Trained> Trained for (A, B) {
         self.0.set(a);
         self.1.set(b);
     }
+
+    fn second(&self) -> usize {
+        self.1.parameters().len()
+    }
 }
 
 /// A training and where it is kept.
@@ -68,8 +87,15 @@ pub struct Course<'a> {
     pub budget: u64,
     /// The peak learning rate.
     pub rate: f64,
+    /// That of a second network, and the share of the steps in which the first one's rate rises.
+    pub second: (f64, f64),
+    /// The share of the old average of the first one's weights that is kept each step, if it is their
+    /// average that is wanted.
+    pub averaging: Option<f64>,
     /// Who watches.
     pub monitor: &'a dyn Monitor,
+    /// What a step has to say, for the next line of metrics.
+    pub said: RefCell<Option<serde_json::Value>>,
 }
 
 impl Stage {
@@ -91,7 +117,7 @@ impl Stage {
 
     /// Keeps parameters that were trained elsewhere.
     pub fn keep(&self, parameters: &[f32]) -> Result<(), RunError> {
-        Ok(self.fresh(parameters).save(&self.dir)?)
+        Ok(self.fresh(parameters, None).save(&self.dir)?)
     }
 
     /// Refuses kept parameters that are not as many as a network has.
@@ -105,9 +131,19 @@ impl Stage {
         Ok(())
     }
 
-    fn fresh(&self, parameters: &[f32]) -> TrainState<f32> {
+    fn fresh(&self, parameters: &[f32], averaging: Option<f64>) -> TrainState<f32> {
         let all = Trainable::all(parameters.len());
-        TrainState::new(self.seed, parameters.to_vec(), all, Settings::ADAM, None)
+        let averaging = averaging.map(|decay| Averaging {
+            decay,
+            warm_up: true,
+        });
+        TrainState::new(
+            self.seed,
+            parameters.to_vec(),
+            all,
+            Settings::ADAM,
+            averaging,
+        )
     }
 
     /// Trains to the end of the budget and says how many evaluations that took, unless stopped. `one`
@@ -133,20 +169,46 @@ impl Stage {
         step(student, 0, &mut data);
         let cost = (spent(student) - before).max(1);
         let steps = (course.budget / cost).max(1);
-        let schedule = Schedule::cosine(course.rate, (steps / 20).clamp(1, 100), steps);
-        let mut state = match self.dir.join(FILE).exists() {
-            true => TrainState::load(&self.dir)?,
-            false => self.fresh(&student.parameters()),
+        let warm = (steps / 20).clamp(1, 100);
+        let (second_rate, rise) = course.second;
+        let rising = ((steps as f64 * rise) as u64).max(warm);
+        let schedule = Schedule::cosine(course.rate, rising, steps);
+        let second_schedule = Schedule::cosine(second_rate, warm, steps);
+        let begin = student.parameters();
+        let (mine, other) = begin.split_at(begin.len() - student.second());
+        let (mut state, mut second) = match self.dir.join(FILE).exists() {
+            true => {
+                let state = TrainState::load(&self.dir)?;
+                let second = match other {
+                    [] => None,
+                    _ => Some(state.load_second(&self.dir)?),
+                };
+                (state, second)
+            }
+            false => {
+                let second = (!other.is_empty()).then(|| self.fresh(other, None));
+                (self.fresh(mine, course.averaging), second)
+            }
         };
-        self.check(state.parameters().len(), data.len())?;
-        student.set(state.parameters());
+        self.check(state.parameters().len(), mine.len())?;
+        let found = second.as_ref().map_or(0, |s| s.parameters().len());
+        self.check(found, other.len())?;
+        let first = mine.len();
+        let set = |student: &mut N, mine: &[f32], second: &Option<TrainState<f32>>| {
+            let second = second.as_ref().map_or(&[][..], TrainState::parameters);
+            student.set(&[mine, second].concat());
+        };
+        set(student, state.parameters(), &second);
         let (mut saved, mut mean, mut counted) = (Instant::now(), 0.0, 0);
         course.monitor.begin(&course.name, steps);
         while state.step() < steps && !course.monitor.stopped() {
             let number = state.step();
             let loss = step(student, number, &mut data);
-            let report = state.apply(&data, loss, &schedule, Some(CLIP))?;
-            student.set(state.parameters());
+            let report = state.apply(&data[..first], loss, &schedule, Some(CLIP))?;
+            if let Some(second) = &mut second {
+                second.apply(&data[first..], loss, &second_schedule, Some(CLIP))?;
+            }
+            set(student, state.parameters(), &second);
             mean += loss;
             counted += 1;
             if state.step().is_multiple_of(REPORT_EVERY) {
@@ -157,17 +219,19 @@ impl Stage {
                     rate: report.rate,
                     loss: mean / f64::from(counted),
                     identity_residual: None,
+                    more: course.said.take(),
                 });
                 (mean, counted) = (0.0, 0);
             }
             if saved.elapsed() >= SAVING {
-                state.save(&self.dir)?;
+                state.save_with(second.as_ref(), &self.dir)?;
                 saved = Instant::now();
             }
             course.monitor.advance(&course.name, state.step());
         }
         course.monitor.end(&course.name);
-        state.save(&self.dir)?;
+        set(student, &state.averaged(), &second);
+        state.save_with(second.as_ref(), &self.dir)?;
         Ok((state.step() >= steps).then_some(cost * steps))
     }
 }

@@ -74,6 +74,7 @@ pub fn train(
                 rate,
                 loss: mean,
                 identity_residual: None,
+                more: None,
             });
             mean = 0.0;
         }

@@ -257,6 +257,7 @@ impl Student {
             rate,
             loss: self.loss,
             identity_residual: Some(self.residual),
+            more: None,
         });
         self.loss = 0.0;
         self.residual = 0.0;

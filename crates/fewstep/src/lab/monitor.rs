@@ -18,6 +18,9 @@ pub struct Metric {
     /// Mean `|q^ - p_{1|t}|` over entries: the residual of the projected identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity_residual: Option<f64>,
+    /// What else the method has to say.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub more: Option<serde_json::Value>,
 }
 
 /// Watches an experiment.

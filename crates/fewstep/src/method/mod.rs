@@ -12,6 +12,7 @@
 //! | [`di4c`] | a mixture of product laws, by a latent that a sequence carries | data, and its own later prediction |
 //! | [`redi`] | to predict from where its sequences began | pairs that a sampler made |
 //! | [`dcd`] | its own prediction later on the same trajectory | data |
+//! | [`law`] | to make the right law with each of its steps | its own draws, and noised data |
 //! | [`dimo`] | to write in one step what two denoisers cannot tell from data | its own sequences |
 //!
 //! # What they can repair
@@ -26,6 +27,7 @@ pub mod dcd;
 pub mod di4c;
 pub mod dimo;
 mod divergence;
+pub mod law;
 pub mod redi;
 pub mod sdtt;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fewstep_nn::Adaptation;
 use serde::{Deserialize, Serialize};
 
-use super::Chain;
+use super::{Chain, Sizes};
 use crate::method::{Divergence, sdtt::Spacing};
 
 /// What is regressed in an acceleration.
@@ -51,12 +51,31 @@ pub struct Average {
     pub draws: usize,
 }
 
+/// How the laws of steps are matched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Matching {
+    /// Whether only the correction is trained.
+    pub head_only: bool,
+    /// Width of the correction's hidden layer, if the run has none yet.
+    pub correction: usize,
+    /// Uniform grids whose steps are matched.
+    pub grids: Vec<usize>,
+    /// The network of the conditionals; its length is the sequences'.
+    pub conditionals: Sizes,
+    /// Its highest learning rate.
+    pub conditionals_rate: f64,
+    /// The share of the steps in which the kernel's own rate rises.
+    pub rise: f64,
+}
+
 /// What makes fewer steps do. A run is one round; the next one starts from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accelerator {
     /// The average generator.
     Dag(Average),
+    /// Law matching.
+    Law(Matching),
     /// Self-distillation through time.
     Sdtt {
         /// Size of the teacher's steps.
@@ -100,6 +119,7 @@ impl Accelerator {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Dag(_) => "dag",
+            Self::Law(_) => "law",
             Self::Sdtt { .. } => "sdtt",
             Self::Dcd { .. } => "dcd",
             Self::Di4c { .. } => "di4c",
@@ -111,6 +131,7 @@ impl Accelerator {
     pub fn adaptation(&self) -> Adaptation {
         match self {
             Self::Dag(average) if average.head_only => Adaptation::Head,
+            Self::Law(matching) if matching.head_only => Adaptation::Head,
             _ => Adaptation::Full,
         }
     }
@@ -122,6 +143,8 @@ impl Accelerator {
         match self {
             // The derivative, the frozen denoiser, and the network after each jump.
             Self::Dag(average) => back + 2 + average.draws as u64,
+            // The conditionals, in two directions, on what was drawn, on it as data, and on data.
+            Self::Law(_) => back + 2 * (2 * back + 1),
             Self::Sdtt { count, .. } => back + *count as u64,
             Self::Dcd { .. } => back + 1,
             // The student at x_t and later for each latent, and the teacher.
@@ -145,6 +168,20 @@ impl Accelerator {
                 }
                 _ => None,
             },
+            Self::Law(_) if chain == Chain::Masked => Some(
+                "law needs a chain from uniform noise: with masks all sequences begin alike, so the \
+                 first step draws every position independently whatever it learns",
+            ),
+            Self::Law(matching) if matching.grids.is_empty() || matching.grids.contains(&0) => {
+                Some("grids need at least 1 step")
+            }
+            Self::Law(matching)
+                if !(matching.conditionals_rate > 0.0
+                    && matching.conditionals_rate.is_finite()
+                    && (0.0..1.0).contains(&matching.rise)) =>
+            {
+                Some("the conditionals' learning rate must be above 0, the rise in [0, 1)")
+            }
             Self::Sdtt { count: 0, .. } => Some("the teacher needs at least 1 step"),
             Self::Sdtt { size, .. } if !(*size > 0.0 && *size <= 1.0) => {
                 Some("the teacher's step must be above 0 and at most 1")

@@ -18,9 +18,19 @@ pub struct Quality {
     pub entropy: f64,
     /// Total variation between the pairs of neighbours and the language's.
     pub bigram: f64,
+    /// The same of three neighbours, where a table of them fits. With few sequences most of it is
+    /// that they are few: compare with as many sequences of the language itself.
+    #[serde(default)]
+    pub trigram: Option<f64>,
+    /// The same of symbols [`SKIP`] positions apart.
+    #[serde(default)]
+    pub skipgram: f64,
     /// The share of pairs of neighbours that are different from all others.
     pub distinct: f64,
 }
+
+/// How far apart the symbols of a skip-gram are.
+pub const SKIP: usize = 4;
 
 /// How varied a set of sequences is; needs no judge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,25 +80,36 @@ pub fn quality(language: &Language, sequences: &[usize], length: usize) -> Quali
     let spread = (variance / (count.max(2) - 1) as f64 / count as f64).sqrt();
     let entropy = each().map(unigram_entropy).sum::<f64>() / count as f64;
     let symbols = language.symbols();
-    let mut pairs: HashMap<(usize, usize), usize> = HashMap::new();
-    for x in each() {
-        for pair in x.windows(2) {
-            *pairs.entry((pair[0], pair[1])).or_default() += 1;
+    // The total variation between a law of symbols at some places and how often they are there.
+    let apart = |law: &[f64], places: &[usize]| {
+        let mut counts = vec![0.0; law.len()];
+        let last = places[places.len() - 1];
+        for x in each() {
+            for first in 0..length.saturating_sub(last) {
+                let at = |i, place: &usize| i * symbols + x[first + place];
+                counts[places.iter().fold(0, at)] += 1.0;
+            }
         }
-    }
-    let total: usize = pairs.values().sum();
-    let law = language.bigram();
-    let share = |pair: (usize, usize)| *pairs.get(&pair).unwrap_or(&0) as f64 / total as f64;
-    let bigram = (0..symbols * symbols)
-        .map(|i| (share((i / symbols, i % symbols)) - law[i]).abs())
-        .sum::<f64>()
-        / 2.0;
+        let total: f64 = counts.iter().sum::<f64>().max(1.0);
+        let sum: f64 = law
+            .iter()
+            .zip(&counts)
+            .map(|(p, c)| (p - c / total).abs())
+            .sum();
+        (
+            sum / 2.0,
+            counts.iter().filter(|c| **c > 0.0).count() as f64 / total,
+        )
+    };
+    let (bigram, distinct) = apart(&language.bigram(), &[0, 1]);
     Quality {
         nll: mean,
         nll_error: spread,
         entropy,
         bigram,
-        distinct: pairs.len() as f64 / total as f64,
+        trigram: language.trigram().ok().map(|law| apart(&law, &[0, 1, 2]).0),
+        skipgram: apart(&language.skipgram(SKIP), &[0, SKIP]).0,
+        distinct,
     }
 }
 

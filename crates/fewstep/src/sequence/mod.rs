@@ -27,7 +27,7 @@ pub(crate) mod times;
 pub mod trace;
 mod train;
 
-pub use acceleration::{Acceleration, Accelerator, Average, Pairs, Target};
+pub use acceleration::{Acceleration, Accelerator, Average, Matching, Pairs, Target};
 pub use corpus::{Corpus, Use};
 pub use denoiser::{Denoiser, Prediction};
 pub use error::RunError;

@@ -6,7 +6,7 @@ use std::path::{Path as FilePath, PathBuf};
 use fewstep_ctmc::{Path, Process, Schedule, Source};
 use fewstep_nn::{
     checkpoint,
-    dit::{Config, Step, TimeInput},
+    dit::{Config, Sight, Step, TimeInput},
 };
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +134,24 @@ impl Sizes {
                 (None, _) => TimeInput::Time,
             },
             step: Step::None,
+            sight: Sight::Whole,
+        }
+    }
+}
+
+impl Sizes {
+    /// The network of conditionals of one position: what it is told of a step is where it ends, and how
+    /// far back it began.
+    pub fn conditionals(&self, path: &Path) -> Config {
+        Config {
+            vocabulary: path.state_symbols() + 2,
+            mask: None,
+            time: TimeInput::Time,
+            step: Step::Trunk,
+            sight: Sight::Others {
+                width: 4 * self.width,
+            },
+            ..self.config(path)
         }
     }
 }

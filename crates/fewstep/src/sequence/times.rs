@@ -62,6 +62,20 @@ pub fn near_and_far(path: &Path, near: f64, count: usize, (seed, step): (u64, u6
         .collect()
 }
 
+/// Whole steps of uniform grids, one of these sizes each.
+pub fn steps(path: &Path, grids: &[usize], count: usize, (seed, step): (u64, u64)) -> Vec<Pair> {
+    let key = Key::new(seed, Purpose::Time);
+    (0..count as u64)
+        .map(|i| {
+            let mut rng = key.at(step + 1, i);
+            let k = grids[index(&mut rng, grids.len())];
+            let first = index(&mut rng, k) as f64;
+            let at = |position: f64| position / k as f64;
+            Pair::new(path.schedule(), at(first).min(LAST), at(first + 1.0))
+        })
+        .collect()
+}
+
 /// Pairs of an acceleration, a share of them at rest.
 pub fn pairs(
     path: &Path,

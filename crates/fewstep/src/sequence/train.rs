@@ -22,7 +22,7 @@ use fewstep_nn::{
 use serde_json::json;
 
 use super::{
-    Acceleration, Accelerator, Corpus, Denoiser, Examples, Oracle, RunError, Setting, Use,
+    Acceleration, Accelerator, Corpus, Denoiser, Examples, Oracle, RunError, Setting, Sizes, Use,
     average::{self, Passes},
     base,
     evaluate::quality,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     lab::Monitor,
-    method::{dcd, di4c, redi::Coupling},
+    method::{dcd, di4c, law, redi::Coupling},
 };
 
 /// Steps between two lines of metrics.
@@ -68,7 +68,27 @@ pub struct Trainer {
     clock: OnceCell<dcd::Clock>,
     adaptation: Adaptation,
     state: TrainState<f32>,
+    /// The conditionals that law matching learns beside the kernel.
+    second: Option<Second>,
     metrics: Metrics,
+}
+
+/// A second network in training.
+struct Second {
+    network: Dit<f32>,
+    state: TrainState<f32>,
+}
+
+/// What the steps of a run use again.
+#[derive(Default)]
+struct Work {
+    passes: Passes<DenoiserPass>,
+    mixture: MixturePasses,
+    matching: law::Passes<DenoiserPass, <Dit<f32> as Network<f32>>::Pass>,
+    /// The gradient of a second network.
+    second: Vec<f32>,
+    /// What law matching found, summed since the last line of metrics.
+    found: Option<law::Found>,
 }
 
 /// How a run ended.
@@ -140,6 +160,11 @@ impl Trainer {
                         let width = average.correction;
                         base.adapted(Step::Correction { width }, seed)?
                     }
+                    Accelerator::Law(_) if base.config().step != Step::None => base,
+                    Accelerator::Law(matching) => {
+                        let width = matching.correction;
+                        base.adapted(Step::Correction { width }, seed)?
+                    }
                     _ if base.config().step != Step::None => {
                         return Err(RunError::Refused(format!(
                             "{} has a correction, which {} does not know; start from what it \
@@ -172,6 +197,26 @@ impl Trainer {
             let parameters = network.parameters().to_vec();
             TrainState::new(seed, parameters, trainable, Settings::ADAM, Some(averaging))
         };
+        let second = match &setting.acceleration {
+            Some(Acceleration {
+                method: Accelerator::Law(matching),
+                ..
+            }) => {
+                let sizes = Sizes {
+                    length: setting.sizes.length,
+                    ..matching.conditionals
+                };
+                let network = Dit::new(sizes.conditionals(&path), seed)?;
+                let all = Trainable::all(network.parameters().len());
+                let parameters = network.parameters().to_vec();
+                let state = match started {
+                    true => state.load_second(dir)?,
+                    false => TrainState::new(seed, parameters, all, Settings::ADAM, None),
+                };
+                Some(Second { network, state })
+            }
+            _ => None,
+        };
         let mut trainer = Self {
             dir: dir.to_path_buf(),
             setting,
@@ -184,8 +229,13 @@ impl Trainer {
             adaptation,
             metrics: Metrics::open(dir, state.step())?,
             state,
+            second,
         };
-        if trainer.state.parameters().len() != trainer.network.parameters().len() {
+        let fits =
+            |state: &TrainState<f32>, parameters: usize| state.parameters().len() == parameters;
+        let fits = fits(&trainer.state, trainer.network.parameters().len())
+            && (trainer.second.iter()).all(|s| fits(&s.state, s.network.parameters().len()));
+        if !fits {
             return Err(RunError::Refused(format!(
                 "the training state in {} is of another network",
                 dir.display()
@@ -208,7 +258,13 @@ impl Trainer {
     ) -> Result<Outcome, RunError> {
         let every = every.max(1);
         let o = self.setting.optimization;
-        let schedule = Schedule::cosine(o.rate, o.warmup, o.steps);
+        let mut schedule = Schedule::cosine(o.rate, o.warmup, o.steps);
+        let mut second_schedule = schedule;
+        if let Some(Accelerator::Law(matching)) = self.method() {
+            let rise = (matching.rise * o.steps as f64) as u64;
+            schedule = Schedule::cosine(o.rate, o.warmup.max(rise), o.steps);
+            second_schedule = Schedule::cosine(matching.conditionals_rate, o.warmup, o.steps);
+        }
         let stage = match &self.setting.acceleration {
             None => format!("{} denoiser", self.setting.chain.name()),
             Some(acceleration) => {
@@ -221,7 +277,7 @@ impl Trainer {
         };
         let range = self.network.trainable(self.adaptation);
         let mut gradient = vec![0f32; self.network.parameters().len()];
-        let (mut passes, mut mixture) = (Passes::default(), MixturePasses::default());
+        let mut work = Work::default();
         if !self.couple(monitor)? {
             return self.outcome(true);
         }
@@ -230,9 +286,14 @@ impl Trainer {
         monitor.begin(&stage, o.steps);
         while self.state.step() < o.steps && !monitor.stopped() {
             let step = self.state.step();
-            let scratch = (&mut passes, &mut mixture);
-            let loss = self.one(step, scratch, &mut gradient[range.clone()])?;
+            let loss = self.one(step, &mut work, &mut gradient[range.clone()])?;
             let report = self.state.apply(&gradient, loss, &schedule, Some(o.clip))?;
+            if let Some(second) = &mut self.second {
+                let clip = Some(o.clip);
+                second
+                    .state
+                    .apply(&work.second, loss, &second_schedule, clip)?;
+            }
             self.follow();
             sum += loss;
             counted += 1;
@@ -240,7 +301,7 @@ impl Trainer {
             if done.is_multiple_of(REPORT_EVERY) || done == o.steps {
                 let tokens = counted * (o.batch * self.setting.sizes.length) as u64;
                 let seconds = since.elapsed().as_secs_f64();
-                let line = json!({
+                let mut line = json!({
                     "step": done,
                     "seconds": seconds,
                     "loss": sum / counted as f64,
@@ -248,6 +309,11 @@ impl Trainer {
                     "norm": report.norm,
                     "tokens_per_second": tokens as f64 / seconds,
                 });
+                if let Some(found) = work.found.take() {
+                    // Their difference is how much easier the kernel's draws are to tell than data.
+                    line["conditionals_made"] = json!(found.made / counted as f64);
+                    line["conditionals_real"] = json!(found.real / counted as f64);
+                }
                 self.metrics.add(line)?;
                 (sum, counted, since) = (0.0, 0, Instant::now());
             }
@@ -398,6 +464,15 @@ impl Trainer {
     fn follow(&mut self) {
         let parameters = self.network.parameters_mut();
         parameters.copy_from_slice(self.state.parameters());
+        if let Some(Second { network, state }) = &mut self.second {
+            network.parameters_mut().copy_from_slice(state.parameters());
+        }
+    }
+
+    /// The method of an acceleration.
+    fn method(&self) -> Option<&Accelerator> {
+        let acceleration = self.setting.acceleration.as_ref();
+        acceleration.map(|acceleration| &acceleration.method)
     }
 
     /// The averaged weights, then the state, which says how far the run is.
@@ -407,6 +482,7 @@ impl Trainer {
             self.network.network.config(),
             &self.state.averaged(),
         )?;
-        Ok(self.state.save(&self.dir)?)
+        let second = self.second.as_ref().map(|second| &second.state);
+        Ok(self.state.save_with(second, &self.dir)?)
     }
 }

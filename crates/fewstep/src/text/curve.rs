@@ -9,7 +9,9 @@ use super::{Findings, Point};
 pub const CONTROLS: [&str; 3] = ["data", "bigram", "unigram"];
 
 const CHAINS: [&str; 3] = ["masked", "uniform", "uniform-state"];
-const METHODS: [&str; 7] = ["base", "linear", "paper", "sdtt", "dcd", "redi", "exact"];
+const METHODS: [&str; 8] = [
+    "base", "linear", "paper", "sdtt", "dcd", "redi", "law", "exact",
+];
 
 /// A chain and a method: one line of a chart, one row of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]

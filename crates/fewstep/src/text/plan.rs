@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     method::{Divergence, sdtt::Spacing},
     sequence::{
-        Acceleration, Accelerator, Average, Chain, Data, Optimization, Pairs, Prediction, RunError,
-        Setting, Sizes, Target,
+        Acceleration, Accelerator, Average, Chain, Data, Matching, Optimization, Pairs, Prediction,
+        RunError, Setting, Sizes, Target,
     },
 };
 
@@ -30,6 +30,8 @@ pub enum Method {
     Dcd,
     /// Rectification.
     Redi,
+    /// Law matching.
+    Law,
 }
 
 impl Method {
@@ -41,6 +43,7 @@ impl Method {
             Self::Sdtt => "sdtt",
             Self::Dcd => "dcd",
             Self::Redi => "redi",
+            Self::Law => "law",
         }
     }
 
@@ -51,7 +54,7 @@ impl Method {
 
     /// Whether it can be run on a chain.
     pub fn fits(self, chain: Chain) -> bool {
-        chain != Chain::Masked || !matches!(self, Self::Dcd | Self::Redi)
+        chain != Chain::Masked || !matches!(self, Self::Dcd | Self::Redi | Self::Law)
     }
 }
 
@@ -179,6 +182,7 @@ impl Plan {
                 draws: 1,
             })
         };
+        let o = self.accelerated;
         let divergence = Divergence::default();
         let halves = |round: i32| 0.5f64.powi(2 + ROUNDS - round);
         let rounds: Vec<Accelerator> = match method {
@@ -203,8 +207,15 @@ impl Plan {
                 pairs: PAIRS,
                 steps: PAIR_STEPS,
             }],
+            Method::Law => vec![Accelerator::Law(Matching {
+                head_only: false,
+                correction: self.correction,
+                grids: self.grids.clone(),
+                conditionals: self.sizes,
+                conditionals_rate: o.rate,
+                rise: 0.1,
+            })],
         };
-        let o = self.accelerated;
         let budget = o.steps * o.batch as u64 * average(Target::Linear).cost();
         let share = budget / rounds.len() as u64;
         let trained = |accelerator: Accelerator| {
@@ -290,7 +301,13 @@ mod tests {
         };
         let given = cost(Method::Linear);
         assert_eq!(given, o.steps * o.batch as u64 * 6);
-        for method in [Method::Paper, Method::Sdtt, Method::Dcd, Method::Redi] {
+        for method in [
+            Method::Paper,
+            Method::Sdtt,
+            Method::Dcd,
+            Method::Redi,
+            Method::Law,
+        ] {
             let spent = cost(method);
             let least = given - 3 * o.batch as u64 * 6;
             assert!((least..=given).contains(&spent), "{method:?}: {spent}");

@@ -24,6 +24,8 @@ pub fn point(
             nll_error: 0.01,
             entropy,
             bigram,
+            trigram: None,
+            skipgram: 0.0,
             distinct: 0.1,
         },
         sample: format!("{chain} {method} {k} the cat sat on the mat "),

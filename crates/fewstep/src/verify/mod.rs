@@ -29,6 +29,7 @@ mod estimators;
 mod instance;
 mod kolmogorov;
 mod losses;
+mod matching;
 mod model;
 mod numeric;
 mod ours;
@@ -138,6 +139,7 @@ pub fn claims() -> impl Iterator<Item = &'static Claim> {
         sampling::CLAIMS,
         uniform_state::CLAIMS,
         ours::CLAIMS,
+        matching::CLAIMS,
     ]
     .into_iter()
     .flatten()

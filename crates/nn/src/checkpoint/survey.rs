@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{Problem, plain};
 use super::stored::{Checkpoint, Stored};
-use crate::dit::{Config, Layout, Step, TimeInput};
+use crate::dit::{Config, Layout, Sight, Step, TimeInput};
 
 /// Parameters of the projection of Di4C's latent, which its networks register last.
 pub const LATENT: [&str; 4] = [
@@ -183,6 +183,7 @@ impl Survey {
             mask: None,
             time: TimeInput::Zero,
             step,
+            sight: Sight::Whole,
         })
     }
 

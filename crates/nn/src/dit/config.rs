@@ -48,6 +48,22 @@ pub enum Step {
     },
 }
 
+/// What a prediction is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sight {
+    /// The whole sequence: a denoiser.
+    #[default]
+    Whole,
+    /// All positions but the predicted one: conditionals of one coordinate. The trunk runs twice,
+    /// along the sequence and against it, each time blind to what is ahead, and an MLP joins what the
+    /// two know of a position. The last two symbols are what the two begin with. Of `r` it is told the
+    /// distance from `t`, and on which side it lies by the sign of a part of its own.
+    Others {
+        /// Width of the MLP's hidden layer.
+        width: usize,
+    },
+}
+
 /// The sizes of a DiT, in the shapes of MDLM, DUO and SDTT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -69,6 +85,8 @@ pub struct Config {
     pub time: TimeInput,
     /// How it sees a step.
     pub step: Step,
+    /// What it predicts from.
+    pub sight: Sight,
 }
 
 /// Names of the published sizes, for [`Config::named`].
@@ -99,6 +117,7 @@ impl Config {
             mask: None,
             time: TimeInput::Zero,
             step: Step::None,
+            sight: Sight::Whole,
         }
         .checked()
     }
@@ -152,6 +171,15 @@ impl Config {
             && !(1..=MOST).contains(&width)
         {
             return refuse(format!("correction width {width} is not in 1..={MOST}"));
+        }
+        if let Sight::Others { width } = self.sight
+            && (!(1..=MOST).contains(&width) || self.vocabulary < 4)
+        {
+            return refuse(format!(
+                "two towers need a joining width in 1..={MOST} and 2 symbols to begin with: width \
+                 {width}, vocabulary {}",
+                self.vocabulary
+            ));
         }
         let parameters = super::Layout::parameters(&self);
         if parameters.is_none_or(|n| n > isize::MAX as usize / 16) {

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::{Config, Step};
+use super::{Config, Sight, Step};
 
 /// Features of a sinusoid fed to a time map.
 pub const FEATURES: usize = 256;
@@ -67,6 +67,8 @@ pub struct Layout {
     pub modulation: Affine,
     pub step: Option<[Affine; 2]>,
     pub correction: Option<Correction>,
+    /// The MLP that joins two towers.
+    pub join: Option<[Affine; 2]>,
     /// All of them in order.
     pub tensors: Vec<Tensor>,
 }
@@ -138,6 +140,13 @@ impl Layout {
             }),
             _ => None,
         };
+        let join = match config.sight {
+            Sight::Whole => None,
+            Sight::Others { width } => Some([
+                b.affine("join.mlp.0", width, 2 * c),
+                b.affine("join.mlp.2", 2 * c, width),
+            ]),
+        };
         Self {
             embedding,
             sigma,
@@ -147,6 +156,7 @@ impl Layout {
             modulation,
             step,
             correction,
+            join,
             tensors: b.tensors,
         }
     }
@@ -184,7 +194,14 @@ impl Layout {
                 .checked_add(affine(width, c)?)?
                 .checked_add(affine(c, width)?)?,
         };
+        let join = match config.sight {
+            Sight::Whole => 0,
+            Sight::Others { width } => {
+                affine(width, c.checked_mul(2)?)?.checked_add(affine(c.checked_mul(2)?, width)?)?
+            }
+        };
         v.checked_mul(c)?
+            .checked_add(join)?
             .checked_add(map)?
             .checked_add(block.checked_mul(config.blocks)?)?
             .checked_add(head)?
@@ -199,8 +216,13 @@ mod tests {
     #[test]
     fn names_shapes_and_totals_agree() {
         for step in [Step::None, Step::Trunk, Step::Correction { width: 40 }] {
+            let sight = match step {
+                Step::Trunk => Sight::Others { width: 30 },
+                _ => Sight::Whole,
+            };
             let config = Config {
                 step,
+                sight,
                 ..Config::named("tiny", 300).unwrap()
             };
             let layout = Layout::new(&config);

@@ -10,6 +10,7 @@
 //! - `trunk`: the blocks, forward, tangent and backward;
 //! - `head`: features to logits and back, in blocks of rows;
 //! - `correction`: what a step adds to the features;
+//! - `towers`: conditionals of one position given all others;
 //! - `model`: [`Dit`], the whole; `network`: what the rest of the program sees of it.
 
 mod config;
@@ -20,8 +21,9 @@ mod linear;
 mod model;
 mod network;
 mod time;
+mod towers;
 mod trunk;
 
-pub use config::{Config, SIZES, Step, TimeInput};
+pub use config::{Config, SIZES, Sight, Step, TimeInput};
 pub use layout::{Affine, Block, Correction, FEATURES, Layout, Tensor};
 pub use model::{Dit, Pass};

@@ -9,6 +9,7 @@ use super::{
     head::Pool,
     linear::{Slots, affine, affine_tangent},
     time::Time,
+    towers::Towers,
     trunk::{BlockPass, Kept, Scratch, Sizes, Sums, sized},
 };
 use crate::{
@@ -49,6 +50,7 @@ pub struct Pass<T> {
     pub(super) correction: Corrected<T>,
     pub(super) features: Vec<T>,
     pub(super) tangents: Vec<T>,
+    pub(super) towers: Towers<T>,
     /// In the features, of the rows descended from.
     pub(super) gfeatures: Vec<T>,
     pub(super) begun: bool,
@@ -160,7 +162,15 @@ impl<T: Real> Dit<T> {
         &self.layout
     }
 
+    /// The trunk on whole sequences, or the towers.
     pub(super) fn run(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
+        match &self.layout.join {
+            None => self.run_trunk(batch, want, pass),
+            Some(join) => self.run_towers(join, batch, want, pass),
+        }
+    }
+
+    pub(super) fn run_trunk(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
         let count = batch.t.len();
         assert!(count > 0 && batch.r.len() == count && batch.x.len().is_multiple_of(count));
         let length = batch.x.len() / count;
@@ -177,6 +187,7 @@ impl<T: Real> Dit<T> {
             conditioning: self.config.conditioning,
             batch: count,
             moving: want.moving.min(count),
+            causal: self.layout.join.is_some(),
         };
         pass.sizes = sizes;
         pass.want = want;

@@ -47,7 +47,7 @@ impl<T: Real> Dit<T> {
             return;
         }
         pass.gfeatures.clear();
-        pass.gfeatures.resize(pass.sizes.state(), T::of(0.0));
+        pass.gfeatures.resize(pass.features.len(), T::of(0.0));
         if !gradient.accumulate {
             for tensor in &self.layout.tensors {
                 let added = tensor.shape.len() == 1 || tensor.range == self.layout.embedding;
@@ -152,7 +152,10 @@ impl<T: Real> Learner<T> for Dit<T> {
             accumulate: gradient.accumulate,
         };
         let gfeatures = std::mem::take(&mut pass.gfeatures);
-        self.back_trunk(pass, &gfeatures, full, &mut slots);
+        match &self.layout.join {
+            None => self.back_trunk(pass, &gfeatures, full, &mut slots),
+            Some(join) => self.back_towers(join, pass, &gfeatures, &mut slots),
+        }
         pass.gfeatures = gfeatures;
         (pass.begun, pass.descended) = (false, false);
     }

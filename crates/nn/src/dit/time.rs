@@ -5,7 +5,7 @@
 //! goes through `s'(t)` and `d(r - t)/dt = -1`.
 
 use super::{
-    Affine, Config, FEATURES, Layout, Step,
+    Affine, Config, FEATURES, Layout, Sight, Step,
     linear::{Slots, affine, affine_tangent},
 };
 use crate::{Real, silu};
@@ -119,7 +119,11 @@ impl<T: Real> Time<T> {
         let points: Vec<_> = t.iter().map(|&t| config.time.value(t)).collect();
         let sigma = Map::new(parameters, &layout.sigma, &points, moving);
         let step = layout.step.as_ref().map(|layers| {
-            let points: Vec<_> = t.iter().zip(r).map(|(t, r)| (r - t, -1.0)).collect();
+            let point = |(t, r): (&f64, &f64)| match config.sight {
+                Sight::Whole => (r - t, -1.0),
+                Sight::Others { .. } => ((r - t).abs(), 0.0),
+            };
+            let points: Vec<_> = t.iter().zip(r).map(point).collect();
             Map::new(parameters, layers, &points, moving)
         });
         let alone = || Activated::new(sigma.out.clone(), sigma.tangent.clone());

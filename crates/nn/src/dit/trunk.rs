@@ -35,6 +35,8 @@ pub struct Sizes {
     pub batch: usize,
     /// The first sequences, which also have a tangent.
     pub moving: usize,
+    /// Whether a position sees none behind it.
+    pub causal: bool,
 }
 
 impl Sizes {
@@ -43,6 +45,7 @@ impl Sizes {
             heads: sequences * self.heads,
             length: self.length,
             width: self.channels / self.heads,
+            causal: self.causal,
         }
     }
 

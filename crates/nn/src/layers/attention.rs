@@ -28,6 +28,8 @@ pub struct Shape {
     pub length: usize,
     /// Channels `d` of one head.
     pub width: usize,
+    /// Whether a query sees no key behind its own.
+    pub causal: bool,
 }
 
 impl Shape {
@@ -37,6 +39,16 @@ impl Shape {
 
     fn scale<T: Real>(&self) -> T {
         T::of(1.0 / (self.width as f64).sqrt())
+    }
+
+    /// Takes from a panel of scores, whose queries begin at `first`, the keys that they do not see.
+    fn hide<T: Real>(&self, first: usize, cols: usize, scores: &mut [T]) {
+        if !self.causal {
+            return;
+        }
+        for (key, row) in scores.chunks_exact_mut(cols).enumerate().skip(first + 1) {
+            row[..(key - first).min(cols)].fill(T::of(f64::NEG_INFINITY));
+        }
     }
 }
 
@@ -125,6 +137,7 @@ impl<T: Real> Task<T> for Forward<'_, T> {
                 let rows = first * width..(first + count) * width;
                 queries_of(micro, (&q[rows.clone()], width), scale, queries);
                 scores_of(micro, (length, width), keys, queries, scores, false);
+                self.shape.hide(first, M::COLS, scores);
                 let mut columns = Columns::default();
                 columns.softmax(M::COLS, scores);
                 scores_of(micro, (width, length), values, scores, out, false);
@@ -185,6 +198,7 @@ impl<T: Real> Task<T> for Tangent<'_, T> {
                     scores_of(micro, (length, width), keys, queries, p, false);
                     scores_of(micro, (length, width), keys, dqueries, ds, false);
                     scores_of(micro, (length, width), dkeys, queries, ds, true);
+                    self.shape.hide(first, M::COLS, p);
                     let mut columns = Columns::default();
                     columns.top[..count].copy_from_slice(&lse[first..first + count]);
                     columns.moved(M::COLS, p, ds);
@@ -251,6 +265,7 @@ impl<T: Real> Task<T> for Backward<'_, T> {
                 queries_of(micro, (go, width), T::of(1.0), gout);
                 scores_of(micro, (length, width), keys, queries, p, false);
                 scores_of(micro, (length, width), values, gout, ds, false);
+                self.shape.hide(first, M::COLS, p);
                 let mut columns = Columns::default();
                 columns.top[..count].copy_from_slice(&lse[first..first + count]);
                 let pairs = o.chunks_exact(width).zip(go.chunks_exact(width));

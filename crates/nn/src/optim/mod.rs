@@ -6,6 +6,7 @@
 //! neither read nor stored a second time.
 
 mod adamw;
+mod both;
 pub mod clip;
 mod ema;
 mod file;

@@ -1,7 +1,7 @@
 //! Good files of all formats, types and wrappers.
 
 use fewstep_nn::checkpoint::{Error, Family, Options, Weights, inspect, load, save};
-use fewstep_nn::dit::{Config, Layout, Step, TimeInput};
+use fewstep_nn::dit::{Config, Layout, Sight, Step, TimeInput};
 
 use crate::support::*;
 
@@ -24,6 +24,7 @@ fn a_file_of_real_torch() {
         mask: Some(10),
         time: TimeInput::Zero,
         step: Step::None,
+        sight: Sight::Whole,
     };
     let usual = load::<f32>(golden(), &Options::default()).unwrap();
     assert_eq!(usual.weights, Weights::Ema);

@@ -5,7 +5,7 @@ use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fewstep_nn::dit::{Config, Layout, Step, TimeInput};
+use fewstep_nn::dit::{Config, Layout, Sight, Step, TimeInput};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
@@ -51,6 +51,7 @@ pub fn tiny() -> Config {
         mask: Some(2),
         time: TimeInput::Zero,
         step: Step::None,
+        sight: Sight::Whole,
     }
 }
 

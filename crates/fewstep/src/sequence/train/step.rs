@@ -1,20 +1,20 @@
 //! What a training step is for each method.
 
-use fewstep_nn::Gradient;
+use fewstep_nn::{Adaptation, Gradient, Learner};
 
 use super::{
     super::{
         Acceleration, Accelerator, Examples, RunError, Setting, Target, Use,
-        average::{self, Loss, Method, Passes},
+        average::{self, Loss, Method},
         base,
         coupling::{self, Wanted},
         times,
     },
-    COUPLING, DenoiserPass, MixturePasses, Trainer,
+    COUPLING, Second, Trainer, Work,
 };
 use crate::{
     lab::Monitor,
-    method::{dcd, di4c, sdtt},
+    method::{dcd, di4c, law, sdtt},
     objective::Pair,
 };
 
@@ -54,7 +54,7 @@ impl Trainer {
     pub(super) fn one(
         &self,
         step: u64,
-        (passes, mixture): (&mut Passes<DenoiserPass>, &mut MixturePasses),
+        work: &mut Work,
         gradient: &mut [f32],
     ) -> Result<f64, RunError> {
         let o = self.setting.optimization;
@@ -74,7 +74,7 @@ impl Trainer {
             let (pairs, weights) = times::instants(&self.path, o.batch, address);
             let examples =
                 Examples::corrupt(&self.path, &data()?, &pairs, address).weighing(weights);
-            let pass = passes.both().0;
+            let pass = work.passes.both().0;
             let loss = base::step(&self.network, &self.path, &examples, pass, &mut into);
             return Ok(loss);
         };
@@ -97,7 +97,14 @@ impl Trainer {
                     draws: average.draws,
                 };
                 let what = (path, method);
-                average::step(networks, &examples, what, address, passes, &mut into)
+                average::step(
+                    networks,
+                    &examples,
+                    what,
+                    address,
+                    &mut work.passes,
+                    &mut into,
+                )
             }
             &Accelerator::Sdtt {
                 size,
@@ -113,7 +120,7 @@ impl Trainer {
                 let pairs = times::even(path, o.batch, address);
                 let examples = Examples::corrupt(path, &data()?, &pairs, address);
                 let what = (path, &steps, divergence);
-                let passes = passes.both();
+                let passes = work.passes.both();
                 sdtt::step(networks, &examples, what, address, passes, &mut into)
             }
             &Accelerator::Dcd {
@@ -125,7 +132,7 @@ impl Trainer {
                     dcd::examples((path, clock), &data()?, o.batch, distance, address);
                 // DUO compares what its networks say, before the own state is multiplied in.
                 let networks = (&self.network.network, &frozen.network);
-                let (main, teacher) = passes.both();
+                let (main, teacher) = work.passes.both();
                 let passes = (main.inner(), teacher.inner());
                 dcd::step(
                     networks,
@@ -150,7 +157,46 @@ impl Trainer {
                 let examples = Examples::corrupt(path, &data()?, &pairs, address);
                 let networks = (&self.network, &self.network, frozen);
                 let what = (path, &settings);
-                di4c::step(networks, &examples, what, address, mixture, &mut into)
+                di4c::step(
+                    networks,
+                    &examples,
+                    what,
+                    address,
+                    &mut work.mixture,
+                    &mut into,
+                )
+            }
+            Accelerator::Law(matching) => {
+                let Some(Second { network, .. }) = &self.second else {
+                    return Err(RunError::Refused("law has no conditionals".into()));
+                };
+                let pairs = times::steps(path, &matching.grids, o.batch, address);
+                let (examples, real) = law::examples(path, &data()?, &pairs, address);
+                let examples = examples.carrying((path, self.setting.carried), address);
+                let Work {
+                    matching,
+                    second,
+                    found,
+                    ..
+                } = work;
+                second.resize(network.parameters().len(), 0.0);
+                let mut second = Gradient {
+                    data: second,
+                    adaptation: Adaptation::Full,
+                    accumulate: false,
+                };
+                let now = law::step(
+                    (&self.network, network),
+                    (&examples, &real),
+                    path,
+                    address,
+                    matching,
+                    (&mut into, &mut second),
+                );
+                let so_far = found.get_or_insert_default();
+                so_far.made += now.made;
+                so_far.real += now.real;
+                now.ratio
             }
             Accelerator::Redi { .. } => {
                 let (pairs, weights) = times::instants(path, o.batch, address);
@@ -158,7 +204,13 @@ impl Trainer {
                     RunError::Refused("a coupling has to be made before it is trained on".into())
                 })?;
                 let examples = coupling.drawn(path, &pairs, address).weighing(weights);
-                base::step(&self.network, path, &examples, passes.both().0, &mut into)
+                base::step(
+                    &self.network,
+                    path,
+                    &examples,
+                    work.passes.both().0,
+                    &mut into,
+                )
             }
         })
     }
