@@ -124,11 +124,11 @@ fn laws_are_matched() {
     for (source, method, least) in [
         ("uniform", "law", 0.4),
         ("uniform", "dag+law", 0.4),
-        ("masked", "di4c+law", 0.8),
+        ("masked", "di4c+law", 0.9),
     ] {
         let dir = tempdir().unwrap();
         let out = dir.path().join("run");
-        let words = with(&format!("--budget 800000 --steps 2 --methods {method}"));
+        let words = with(&format!("--budget 2000000 --steps 2 --methods {method}"));
         let words = words.replace("--steps 1,4 ", "");
         let words = format!("{words} --source {source}");
         let result = fewstep(&words, &out).output().unwrap();
