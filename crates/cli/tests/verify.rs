@@ -20,7 +20,7 @@ fn all_claims_hold_and_the_table_says_so() {
     let result = verify("--instances 100");
     assert!(result.status.success(), "{result:?}");
     let table = String::from_utf8(result.stdout).unwrap();
-    assert!(table.contains("64 of 64 claims hold"), "{table}");
+    assert!(table.contains("69 of 69 claims hold"), "{table}");
     assert!(
         table.contains("prop:agi") && !table.contains("FAIL"),
         "{table}"
@@ -40,7 +40,7 @@ fn perturbed_claims_fail_with_exit_code_1() {
         assert_eq!(claim["passed"], false, "{claim} held although broken");
     }
     let message = String::from_utf8(result.stderr).unwrap();
-    assert!(message.contains("64 of 64 claims fail"), "{message}");
+    assert!(message.contains("69 of 69 claims fail"), "{message}");
 }
 
 #[test]
