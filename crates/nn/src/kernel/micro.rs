@@ -220,6 +220,34 @@ mod x86 {
         }
     }
 
+    /// Transposes in squares of `SIDE`: `block(rows, count, out, keep)` turns the `SIDE` columns of
+    /// `count` rows from `rows` on, at distance `stride`, into `SIDE` lines of `keep` numbers from
+    /// `out` on, at distance `WIDTH`; both lie inside the slices.
+    #[inline(always)]
+    fn transpose_by<const SIDE: usize, const WIDTH: usize>(
+        rows: &[f32],
+        stride: usize,
+        (count, k): (usize, usize),
+        out: &mut [f32],
+        block: impl Fn(*const f32, usize, *mut f32, usize),
+    ) {
+        assert!(count <= WIDTH && out.len() >= k * WIDTH);
+        assert!(count == 0 || k == 0 || rows.len() >= (count - 1) * stride + k);
+        let whole = k / SIDE * SIDE;
+        for j in (0..whole).step_by(SIDE) {
+            for i in (0..WIDTH).step_by(SIDE) {
+                // Row i + here - 1 < count, columns j .. j + SIDE <= k: inside `rows`. Lines end at
+                // (j + SIDE - 1) WIDTH + i + keep <= k WIDTH: inside `out`.
+                let here = count.saturating_sub(i).min(SIDE);
+                let keep = (WIDTH - i).min(SIDE);
+                let from = if here == 0 { 0 } else { i * stride + j };
+                let rows = rows[from..].as_ptr();
+                block(rows, here, out[j * WIDTH + i..].as_mut_ptr(), keep);
+            }
+        }
+        transpose_plain::<f32, WIDTH>(rows, stride, (count, whole..k), out);
+    }
+
     /// Turns 16 rows of 16 numbers into columns, in registers.
     #[target_feature(enable = "avx512f")]
     fn transpose_16(r: [__m512; 16]) -> [__m512; 16] {
@@ -256,7 +284,7 @@ mod x86 {
     /// `rows` holds `count` rows of 16 at distance `stride`; each of the 16 stores of `keep`
     /// numbers at distance `width` from `out` is inside it. A machine with AVX-512.
     #[target_feature(enable = "avx512f")]
-    unsafe fn transpose_block(
+    unsafe fn transpose_block_16(
         rows: *const f32,
         stride: usize,
         count: usize,
@@ -316,31 +344,13 @@ mod x86 {
             self,
             rows: &[f32],
             stride: usize,
-            (count, k): (usize, usize),
+            size: (usize, usize),
             out: &mut [f32],
         ) {
-            assert!(count <= WIDTH && out.len() >= k * WIDTH);
-            assert!(count == 0 || k == 0 || rows.len() >= (count - 1) * stride + k);
-            let whole = k / 16 * 16;
-            for j in (0..whole).step_by(16) {
-                for i in (0..WIDTH).step_by(16) {
-                    let here = count.saturating_sub(i).min(16);
-                    let keep = (WIDTH - i).min(16);
-                    let from = if here == 0 { 0 } else { i * stride + j };
-                    // SAFETY: row i + here - 1 < count, columns j .. j + 16 <= k: inside `rows`.
-                    // Stores end at (j + 15) WIDTH + i + keep <= k WIDTH: inside `out`.
-                    unsafe {
-                        transpose_block(
-                            rows.as_ptr().add(from),
-                            stride,
-                            here,
-                            out.as_mut_ptr().add(j * WIDTH + i),
-                            (WIDTH, keep),
-                        );
-                    }
-                }
-            }
-            transpose_plain::<f32, WIDTH>(rows, stride, (count, whole..k), out);
+            transpose_by::<16, WIDTH>(rows, stride, size, out, |rows, count, out, keep| {
+                // SAFETY: as `transpose_by` promises; `self` exists only where AVX-512 does.
+                unsafe { transpose_block_16(rows, stride, count, out, (WIDTH, keep)) };
+            });
         }
     }
 
@@ -392,6 +402,63 @@ mod x86 {
         }
     }
 
+    /// Turns 8 rows of 8 numbers into columns, in registers.
+    #[target_feature(enable = "avx2")]
+    fn transpose_8(r: [__m256; 8]) -> [__m256; 8] {
+        let mut t = r;
+        for i in 0..4 {
+            t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+            t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+        }
+        let mut u = t;
+        for i in 0..2 {
+            for j in 0..2 {
+                let (x, y) = (t[4 * i + j], t[4 * i + 2 + j]);
+                u[4 * i + 2 * j] = _mm256_shuffle_ps::<0x44>(x, y);
+                u[4 * i + 2 * j + 1] = _mm256_shuffle_ps::<0xee>(x, y);
+            }
+        }
+        // u[4 i + j] holds, in its two halves, column 4 q + j of rows 4 i .. 4 i + 4.
+        let mut out = r;
+        for j in 0..4 {
+            out[j] = _mm256_permute2f128_ps::<0x20>(u[j], u[4 + j]);
+            out[4 + j] = _mm256_permute2f128_ps::<0x31>(u[j], u[4 + j]);
+        }
+        out
+    }
+
+    /// # Safety
+    /// `rows` holds `count` rows of 8 at distance `stride`; each of the 8 stores of `keep` numbers
+    /// at distance `width` from `out` is inside it. A machine with AVX2.
+    #[target_feature(enable = "avx2")]
+    unsafe fn transpose_block_8(
+        rows: *const f32,
+        stride: usize,
+        count: usize,
+        out: *mut f32,
+        (width, keep): (usize, usize),
+    ) {
+        let mut r = [_mm256_setzero_ps(); 8];
+        // SAFETY: as the caller promises.
+        unsafe {
+            for (i, r) in r.iter_mut().enumerate().take(count) {
+                *r = _mm256_loadu_ps(rows.add(i * stride));
+            }
+            let columns = transpose_8(r).into_iter().enumerate();
+            if keep == 8 {
+                for (j, column) in columns {
+                    _mm256_storeu_ps(out.add(j * width), column);
+                }
+                return;
+            }
+            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(keep as i32), lanes);
+            for (j, column) in columns {
+                _mm256_maskstore_ps(out.add(j * width), mask, column);
+            }
+        }
+    }
+
     impl Micro<f32> for Avx2 {
         const ROWS: usize = 6;
         const COLS: usize = 16;
@@ -430,6 +497,19 @@ mod x86 {
                 };
             }
             by_rows!(1 2 3 4 5 6);
+        }
+
+        fn transpose<const WIDTH: usize>(
+            self,
+            rows: &[f32],
+            stride: usize,
+            size: (usize, usize),
+            out: &mut [f32],
+        ) {
+            transpose_by::<8, WIDTH>(rows, stride, size, out, |rows, count, out, keep| {
+                // SAFETY: as `transpose_by` promises; `self` exists only where AVX2 does.
+                unsafe { transpose_block_8(rows, stride, count, out, (WIDTH, keep)) };
+            });
         }
     }
 }
