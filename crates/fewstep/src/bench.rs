@@ -214,7 +214,7 @@ fn logits(config: Config, tangent: bool) -> Result<Prepared, Error> {
         };
         let want = Want {
             moving: usize::from(tangent),
-            back: None,
+            ..Want::default()
         };
         net.evaluate(batch, want, &mut pass);
         let rows = Rows {
@@ -243,8 +243,8 @@ fn train(config: Config) -> Result<Prepared, Error> {
             r: &[0.6],
         };
         let want = Want {
-            moving: 0,
             back: Some(Adaptation::Full),
+            ..Want::default()
         };
         let mut gradient = Gradient {
             data: &mut gradient,

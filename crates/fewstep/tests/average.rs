@@ -81,7 +81,7 @@ fn table<N: Network<f64>>(network: &N, batch: Batch, tangent: bool) -> (Vec<f64>
     let mut pass = N::Pass::default();
     let want = Want {
         moving: if tangent { batch.t.len() } else { 0 },
-        back: None,
+        ..Want::default()
     };
     network.evaluate(batch, want, &mut pass);
     let all: Vec<usize> = (0..batch.x.len()).collect();
@@ -225,8 +225,8 @@ fn by_rows<N: Learner<f64>>(
         total += objective::loss(objective, &row, scale, &mut glogits);
         let mut pass = N::Pass::default();
         let want = Want {
-            moving: 0,
             back: Some(adaptation),
+            ..Want::default()
         };
         network.evaluate(batch, want, &mut pass);
         let mut slots = Gradient {
@@ -437,8 +437,8 @@ fn uniform_state_by_rows<N: Learner<f64>>(
         };
         let mut pass = N::Pass::default();
         let want = Want {
-            moving: 0,
             back: Some(Adaptation::Full),
+            ..Want::default()
         };
         network.evaluate(batch, want, &mut pass);
         let mut slots = Gradient {

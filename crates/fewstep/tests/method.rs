@@ -559,6 +559,7 @@ fn evaluations_are_counted() {
     let want = Want {
         moving: 2,
         back: Some(Adaptation::Full),
+        ..Want::default()
     };
     Network::<f64>::evaluate(&net, batch, want, &mut pass);
     assert_eq!(net.spent(), 3 + 5);

@@ -74,6 +74,8 @@ impl<T: Real, N: Network<T>> Network<T> for Blind<N> {
             t: &each(batch.t),
             r: &each(batch.r),
         };
+        // Rows of the copies are others.
+        let want = Want { rows: None, ..want };
         self.network.evaluate(copies, want, &mut pass.inner);
     }
 

@@ -120,7 +120,7 @@ mod tests {
         };
         let want = Want {
             moving: 2,
-            back: None,
+            ..Want::default()
         };
         let (mut base, mut correction) = (Pass::default(), Pass::default());
         net.base.evaluate(batch, true, &mut base);

@@ -32,11 +32,14 @@ pub enum Adaptation {
 
 /// What an evaluation is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Want {
+pub struct Want<'a> {
     /// The first sequences whose derivative in `t` is wanted.
     pub moving: usize,
     /// The way back that will be taken, if any.
     pub back: Option<Adaptation>,
+    /// The only rows that will be shown, in ascending order, if not all: a network need not finish
+    /// the others.
+    pub rows: Option<&'a [usize]>,
 }
 
 /// The logits of one row: of a point, its derivative in `t`, and of other points, where they were

@@ -351,7 +351,15 @@ fn whole<T: Scalar>(config: &Config, [b, l]: [usize; 2], dtype: FloatDType, tole
     };
     for adaptation in [Adaptation::Full, Adaptation::Head] {
         let back = Some(adaptation);
-        net.evaluate(Batch { x: &x, t, r }, Want { moving, back }, &mut pass);
+        net.evaluate(
+            Batch { x: &x, t, r },
+            Want {
+                moving,
+                back,
+                ..Want::default()
+            },
+            &mut pass,
+        );
         let logits = net.visit(&pass, Rows::plain(&all), |_, row| row.value.to_vec());
         near(&logits.concat(), &to_vec(&kept.logits), "logits");
         let mut rows = Rows::plain(&all[..moving * l]);

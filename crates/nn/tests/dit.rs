@@ -132,8 +132,8 @@ fn gradients_are_exact() {
             let weight = |row: usize, symbol: usize| ((row * 7 + symbol) as f64 * 0.37).cos();
             let mut pass = Pass::default();
             let want = Want {
-                moving: 0,
                 back: Some(adaptation),
+                ..Want::default()
             };
             net.evaluate(data.batch(), want, &mut pass);
             let mut gradient = vec![f64::NAN; range.len()];
@@ -221,6 +221,7 @@ fn threads_do_not_change_a_bit() {
             let want = Want {
                 moving: 2,
                 back: Some(Adaptation::Full),
+                ..Want::default()
             };
             net.evaluate(data.batch(), want, &mut pass);
             let mut gradient = vec![0.0; net.parameters().len()];
@@ -278,8 +279,8 @@ fn parts_agree<T: Real>(net: &Dit<T>, data: &Data, tolerance: f64) {
     let run = |batch: Batch, gradient: &mut [T], accumulate: bool| {
         let mut pass = Pass::default();
         let want = Want {
-            moving: 0,
             back: Some(Adaptation::Full),
+            ..Want::default()
         };
         net.evaluate(batch, want, &mut pass);
         let rows: Vec<usize> = (0..batch.x.len()).collect();
@@ -324,4 +325,59 @@ fn parts_agree<T: Real>(net: &Dit<T>, data: &Data, tolerance: f64) {
         "{}",
         norm(&gap)
     );
+}
+
+/// An evaluation for some rows has their logits, derivatives and gradients, whether its sequences go
+/// through the trunk one by one or together, and with a sequence of which no row is wanted.
+#[test]
+fn some_rows_are_those_of_all() {
+    for (length, width, step) in [
+        (300, 128, Step::Trunk),
+        (300, 128, Step::Correction { width: 8 }),
+        (6, 12, Step::Trunk),
+    ] {
+        let net = network(Config {
+            length,
+            width,
+            ..config(2, step, TimeInput::Time)
+        });
+        let data = Data::new(3, length);
+        let rows: Vec<usize> = (0..2 * length).filter(|row| row * row % 7 < 3).collect();
+        let run = |want: Option<&[usize]>| {
+            let mut pass = Pass::default();
+            let want = Want {
+                moving: 1,
+                back: Some(Adaptation::Full),
+                rows: want,
+            };
+            net.evaluate(data.batch(), want, &mut pass);
+            let mut gradient = vec![f64::NAN; net.parameters().len()];
+            let mut into = Gradient {
+                data: &mut gradient,
+                adaptation: Adaptation::Full,
+                accumulate: false,
+            };
+            let (first, rest) = rows.split_at(rows.partition_point(|row| *row < length));
+            let see = |_: usize, row: Logits<f64>| {
+                let seen = [row.value.to_vec(), row.tangent.to_vec()].concat();
+                row.value.iter_mut().for_each(|v| *v = v.sin());
+                seen
+            };
+            let moving = Rows {
+                tangent: true,
+                ..Rows::plain(first)
+            };
+            let mut seen = net.descend(&mut pass, moving, see, &mut into);
+            seen.extend(net.descend(&mut pass, Rows::plain(rest), see, &mut into));
+            net.backward(&mut pass, &mut into);
+            (seen.concat(), gradient)
+        };
+        let (all, some) = (run(None), run(Some(&rows)));
+        for (a, b) in [(&all.0, &some.0), (&all.1, &some.1)] {
+            assert_eq!(a.len(), b.len());
+            let scale = a.iter().map(|a| a.abs()).fold(0.0, f64::max);
+            let gap = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+            assert!(scale > 0.1 && gap.fold(0.0, f64::max) < 1e-12 * scale);
+        }
+    }
 }

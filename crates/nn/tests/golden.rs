@@ -55,6 +55,7 @@ impl Golden {
         let want = Want {
             moving: self.t.len(),
             back: Some(Adaptation::Full),
+            ..Want::default()
         };
         let mut pass = Pass::default();
         net.evaluate(batch, want, &mut pass);

@@ -110,8 +110,8 @@ pub fn step<T: Real, N: Learner<T>, M: Network<T>>(
     let later = carrier.later((detached, &mut passes.later), &rows, &taught);
 
     let want = Want {
-        moving: 0,
         back: Some(gradient.adaptation),
+        ..Want::default()
     };
     let x = carrier.behind(|b, _| examples.x[b * examples.length..][..examples.length].to_vec());
     student.evaluate(carrier.batch(&x), want, &mut passes.main);

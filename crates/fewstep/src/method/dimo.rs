@@ -78,8 +78,8 @@ pub fn step<T: Real, G: Learner<T>, D: Learner<T>>(
     let start = vec![0.0; settings.batch];
     let whole = length + carried;
     let want = Want {
-        moving: 0,
         back: Some(Adaptation::Full),
+        ..Want::default()
     };
     let batch = fewstep_nn::Batch {
         x: &begin.x,

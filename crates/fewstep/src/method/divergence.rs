@@ -64,8 +64,8 @@ pub fn distil<T: Real, N: Learner<T>>(
     gradient: &mut Gradient<T>,
 ) -> f64 {
     let want = Want {
-        moving: 0,
         back: Some(gradient.adaptation),
+        ..Want::default()
     };
     student.evaluate(batch, want, pass);
     let share = 1.0 / rows.len().max(1) as f64;

@@ -88,8 +88,8 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     (kernel_gradient, conditionals_gradient): (&mut Gradient<T>, &mut Gradient<T>),
 ) -> Found {
     let want = Want {
-        moving: 0,
         back: Some(kernel_gradient.adaptation),
+        ..Want::default()
     };
     kernel.evaluate(examples.all(), want, &mut passes.kernel);
     let rows = examples.active(path);
@@ -127,8 +127,8 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     // The law of data stands on the other side.
     let mirrored: Vec<f64> = starts.iter().zip(&ends).map(|(t, r)| 2.0 * r - t).collect();
     let back = Want {
-        moving: 0,
         back: Some(Adaptation::Full),
+        ..Want::default()
     };
     let at = |x, r| Batch { x, t: &ends, r };
     conditionals.evaluate(at(&y, &starts), back, &mut passes.made);

@@ -24,12 +24,13 @@ pub fn step<T: Real, N: Learner<T>>(
     pass: &mut N::Pass,
     gradient: &mut Gradient<T>,
 ) -> f64 {
+    let rows = examples.active(path);
     let want = Want {
-        moving: 0,
         back: Some(Adaptation::Full),
+        rows: Some(&rows),
+        ..Want::default()
     };
     network.evaluate(examples.all(), want, pass);
-    let rows = examples.active(path);
     let scale = 1.0 / examples.coordinates() as f64;
     let consumer = |at: usize, logits: Logits<T>| {
         let row = rows[at];
@@ -50,8 +51,12 @@ pub fn bound_of<T: Real, N: Network<T>>(
     examples: &Examples,
     pass: &mut N::Pass,
 ) -> f64 {
-    network.evaluate(examples.all(), Want::default(), pass);
     let rows = examples.active(path);
+    let want = Want {
+        rows: Some(&rows),
+        ..Want::default()
+    };
+    network.evaluate(examples.all(), want, pass);
     let losses = network.visit(pass, Rows::plain(&rows), |at, logits| {
         let row = rows[at];
         let of = row / examples.length;

@@ -286,7 +286,11 @@ fn step<T: Real, N: Network<T>>(
         t: &ts,
         r: &rs,
     };
-    network.evaluate(batch, Want::default(), pass);
+    let want = Want {
+        rows: Some(&rows),
+        ..Want::default()
+    };
+    network.evaluate(batch, want, pass);
     state.evaluations += 1;
     if ranked {
         let drawn = network.visit(pass, Rows::plain(&rows), |at, logits| {

@@ -37,7 +37,10 @@ pub struct Dit<T> {
 #[derive(Clone, Debug, Default)]
 pub struct Pass<T> {
     pub(super) sizes: Sizes,
-    pub(super) want: Want,
+    /// The way back it was kept for.
+    pub(super) back: Option<Adaptation>,
+    /// The rows that can be shown, if not all.
+    pub(super) rows: Option<Vec<usize>>,
     pub(super) time: Time<T>,
     tokens: Vec<usize>,
     /// `gain (r - t)` of each sequence.
@@ -190,7 +193,8 @@ impl<T: Real> Dit<T> {
             causal: self.layout.join.is_some(),
         };
         pass.sizes = sizes;
-        pass.want = want;
+        pass.back = want.back;
+        pass.rows = want.rows.map(<[usize]>::to_vec);
         pass.begun = false;
         pass.descended = false;
         let about = (&self.config, layout);
@@ -225,6 +229,7 @@ impl<T: Real> Dit<T> {
             };
             part.kept.resize_with(every, Kept::default);
         }
+        let last = layout.blocks.len() - 1;
         let chunk = together * length * c;
         let mut moved: Vec<&mut [T]> = dx.chunks_mut(chunk).collect();
         moved.resize_with(parts, Default::default);
@@ -238,11 +243,17 @@ impl<T: Real> Dit<T> {
             .for_each(|(i, ((part, x), dx))| {
                 let value = chunk_of(&trunk.value, i, e);
                 let tangent = chunk_of(&trunk.tangent, i, e);
+                // Of several sequences that go together all rows are computed.
+                let chosen = want.rows.filter(|_| part.sizes.batch == 1);
+                let chosen = chosen.map(|rows| rows_of(rows, i * together * length, length));
+                let chosen = chosen.filter(|rows| rows.len() < length);
                 for (block, at) in layout.blocks.iter().zip(0..) {
                     let kept = &mut part.kept[at.min(every - 1)];
                     let about = (part.sizes, p, block, &self.angles);
                     let mut here = BlockPass::new(about, &mut part.scratch);
-                    kernel::alone(alone, || here.forward((value, tangent), x, dx, kept));
+                    let rows = chosen.as_deref().filter(|_| at == last);
+                    let state = (&mut *x, &mut *dx);
+                    kernel::alone(alone, || here.forward((value, tangent), state, rows, kept));
                 }
             });
         self.finish(pass);
@@ -347,6 +358,17 @@ impl<T: Real> Dit<T> {
 /// Sequences of a part.
 fn part_of(length: usize, channels: usize) -> usize {
     PART.div_ceil(length * channels)
+}
+
+/// The rows of the sequence that begins at row `start`, counted from there; its first one if there
+/// are none, so that no product is empty.
+fn rows_of(rows: &[usize], start: usize, length: usize) -> Vec<usize> {
+    let rows = &rows[rows.partition_point(|&row| row < start)..];
+    let rows = &rows[..rows.partition_point(|&row| row < start + length)];
+    match rows {
+        [] => vec![0],
+        rows => rows.iter().map(|row| row - start).collect(),
+    }
 }
 
 /// Chunk `i` of `size` entries, or what there is of it.

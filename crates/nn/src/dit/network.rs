@@ -14,6 +14,14 @@ impl<T: Real> Dit<T> {
     /// Features of the rows, of their derivatives, and of the same rows of other evaluations.
     fn gather(&self, pass: &Pass<T>, rows: &Rows<Pass<T>>) -> Vec<Vec<T>> {
         let c = self.config.width;
+        for pass in rows.others.iter().copied().chain([pass]) {
+            let wanted = |row| {
+                pass.rows
+                    .as_ref()
+                    .is_none_or(|r| r.binary_search(row).is_ok())
+            };
+            debug_assert!(rows.rows.iter().all(wanted), "rows that were not asked for");
+        }
         let of = |features: &[T]| {
             let mut out = Vec::with_capacity(rows.rows.len() * c);
             for &row in rows.rows {
@@ -40,7 +48,7 @@ impl<T: Real> Dit<T> {
             "a gradient of what is trained"
         );
         assert!(
-            pass.want.back == Some(Adaptation::Full) || pass.want.back == Some(gradient.adaptation),
+            pass.back == Some(Adaptation::Full) || pass.back == Some(gradient.adaptation),
             "an evaluation that was kept for this way back"
         );
         if std::mem::replace(&mut pass.begun, true) {

@@ -73,6 +73,8 @@ impl<T: Real> Dit<T> {
             t: &batch.t.repeat(2),
             r: &batch.r.repeat(2),
         };
+        // A row needs one position of each tower, and not the same one.
+        let want = Want { rows: None, ..want };
         self.run_trunk(twice, want, pass);
 
         let (p, rows) = (&self.parameters[..], count * length);
@@ -196,6 +198,7 @@ mod tests {
     const WANT: Want = Want {
         moving: 0,
         back: Some(Adaptation::Full),
+        rows: None,
     };
 
     fn batch(x: &[usize]) -> Batch<'_> {

@@ -53,6 +53,15 @@ impl Sizes {
         (self.length, self.heads, self.channels / self.heads)
     }
 
+    /// Those of some rows of a single sequence.
+    fn only(&self, rows: &[usize]) -> Self {
+        assert_eq!(self.batch, 1, "rows are chosen from one sequence");
+        Self {
+            length: rows.len(),
+            ..*self
+        }
+    }
+
     /// Entries of a state `[N, C]`.
     pub fn state(&self) -> usize {
         self.batch * self.length * self.channels
@@ -76,6 +85,7 @@ pub struct Kept<T> {
     out: Vec<T>,
     modulation: Vec<T>,
     stats: [Vec<Stats<T>>; 2],
+    rows: Option<Vec<usize>>,
 }
 
 /// Arrays that are used again for every block.
@@ -84,12 +94,36 @@ pub struct Scratch<T> {
     narrow: [Vec<T>; 7],
     three: [Vec<T>; 2],
     wide: [Vec<T>; 2],
+    stats: Vec<Stats<T>>,
 }
 
 /// `vec` as `n` entries, whatever they are.
 pub fn sized<T: Copy + Default>(vec: &mut Vec<T>, n: usize) -> &mut [T] {
     vec.resize(n, T::default());
     vec
+}
+
+/// Rows of `width`, one after the other.
+fn gather<T: Copy>(width: usize, rows: &[usize], from: &[T], to: &mut Vec<T>) {
+    to.clear();
+    for &row in rows {
+        to.extend_from_slice(&from[row * width..(row + 1) * width]);
+    }
+}
+
+/// The same in place, with `rows` in ascending order.
+fn gather_here<T: Copy>(width: usize, rows: &[usize], all: &mut Vec<T>) {
+    for (i, &row) in rows.iter().enumerate() {
+        all.copy_within(row * width..(row + 1) * width, i * width);
+    }
+    all.truncate(rows.len() * width);
+}
+
+/// Puts rows back where they were gathered.
+fn scatter<T: Copy>(width: usize, rows: &[usize], from: &[T], to: &mut [T]) {
+    for (row, from) in rows.iter().zip(from.chunks_exact(width)) {
+        to[row * width..(row + 1) * width].copy_from_slice(from);
+    }
 }
 
 fn norm<'a, T>(sizes: &Sizes, weight: &'a [T], modulation: &'a [T], which: usize) -> Norm<'a, T> {
@@ -136,30 +170,52 @@ impl<'a, T: Real> BlockPass<'a, T> {
         }
     }
 
-    /// Moves the state `x [N, C]` through the block, and the tangent of its first sequences.
+    /// Moves the state `x [N, C]` through the block, and the tangent of its first sequences. If only
+    /// some `rows` of a single sequence are wanted, the others stay as they are from where no row
+    /// looks at another any more, which is after attention.
     pub fn forward(
         &mut self,
         (c, dc): (&[T], &[T]),
-        x: &mut [T],
-        dx: &mut [T],
+        (x, dx): (&mut [T], &mut [T]),
+        rows: Option<&[usize]>,
         kept: &mut Kept<T>,
     ) {
+        let (s, p, b) = (self.sizes, self.parameters, self.block);
+        kept.modulation = affine(p, &b.modulation, s.conditioning, c);
+        kept.rows = rows.map(<[usize]>::to_vec);
+        let dmodulation = affine_tangent(p, &b.modulation, s.conditioning, dc);
+        self.attend(&dmodulation, (x, dx), kept);
+        let Some(rows) = rows else {
+            self.feed(s, &dmodulation, (x, dx), kept);
+            return;
+        };
+        let l = s.only(rows);
+        let [h, dh, _, some, dsome, ..] = &mut self.scratch.narrow;
+        gather_here(s.channels, rows, h);
+        gather_here(s.channels, &rows[..l.moving * rows.len()], dh);
+        let (mut some, mut dsome) = (std::mem::take(some), std::mem::take(dsome));
+        gather(s.channels, rows, x, &mut some);
+        gather(s.channels, &rows[..l.moving * rows.len()], dx, &mut dsome);
+        self.feed(l, &dmodulation, (&mut some, &mut dsome), kept);
+        scatter(s.channels, rows, &some, x);
+        scatter(s.channels, rows, &dsome, dx);
+        let [_, _, _, kept_some, kept_dsome, ..] = &mut self.scratch.narrow;
+        (*kept_some, *kept_dsome) = (some, dsome);
+    }
+
+    /// What attention says of the state, and its tangent: in the first two narrow arrays.
+    fn attend(&mut self, dmodulation: &[T], (x, dx): (&[T], &[T]), kept: &mut Kept<T>) {
         let (s, p, b) = (self.sizes, self.parameters, self.block);
         let (n, m, width) = (s.state(), s.moved(), s.channels);
         let scratch = &mut *self.scratch;
         let [h, dh, moved, ..] = &mut scratch.narrow;
         let (h, dh, moved) = (sized(h, n), sized(dh, m), sized(moved, m));
-        let [wide, dwide] = &mut scratch.wide;
-
-        kept.modulation = affine(p, &b.modulation, s.conditioning, c);
-        let dmodulation = affine_tangent(p, &b.modulation, s.conditioning, dc);
-        let mods = &kept.modulation[..];
         kept.x.clear();
         kept.x.extend_from_slice(x);
         let rows = n / width;
-        let [stats1, stats2] = &mut kept.stats;
-        let norm1 = norm(&s, &p[b.norm1.clone()], mods, 0);
-        norm1.forward(&kept.x, h, sized(stats1, rows));
+        let stats = sized(&mut kept.stats[0], rows);
+        let norm = norm(&s, &p[b.norm1.clone()], &kept.modulation, 0);
+        norm.forward(&kept.x, h, stats);
         let three = sized(&mut scratch.three[0], 3 * n);
         forward(&p[b.qkv.clone()], width, h, three);
         let [q, k, v] = &mut kept.qkv;
@@ -169,16 +225,11 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let lse = sized(&mut kept.lse, rows * s.heads);
         attention::forward(s.shape(s.batch), [q, k, v], o, lse);
         rotary::merge(s.parts(), o, h);
-        let attended = sized(&mut kept.attended, n);
-        forward(&p[b.out.clone()], width, h, attended);
-        let gate1 = gate(&s, mods, 0);
-        gate1.forward(attended, None, x);
-
         if m > 0 {
-            norm1.tangent((&kept.x, stats1), (dx, &dmodulation), dh);
+            norm.tangent((&kept.x, stats), (dx, dmodulation), dh);
             let three = &mut three[..3 * m];
             forward(&p[b.qkv.clone()], width, dh, three);
-            let dparts = &mut sized(wide, 3 * m)[..];
+            let dparts = &mut sized(&mut scratch.wide[0], 3 * m)[..];
             let (dq, rest) = dparts.split_at_mut(m);
             let (dk, dv) = rest.split_at_mut(m);
             rotary::split(self.angles, (s.length, s.heads), three, [dq, dk, dv]);
@@ -191,14 +242,38 @@ impl<'a, T: Real> BlockPass<'a, T> {
                 moved,
             );
             rotary::merge(s.parts(), moved, dh);
+        }
+    }
+
+    /// What each row does by itself: it takes up what attention says, and goes through the MLP.
+    fn feed(
+        &mut self,
+        s: Sizes,
+        dmodulation: &[T],
+        (x, dx): (&mut [T], &mut [T]),
+        kept: &mut Kept<T>,
+    ) {
+        let (p, b) = (self.parameters, self.block);
+        let (n, m, width) = (s.state(), s.moved(), s.channels);
+        let scratch = &mut *self.scratch;
+        let [h, dh, moved, ..] = &mut scratch.narrow;
+        let (h, dh, moved) = (sized(h, n), sized(dh, m), sized(moved, m));
+        let [wide, dwide] = &mut scratch.wide;
+        let mods = &kept.modulation[..];
+        let attended = sized(&mut kept.attended, n);
+        forward(&p[b.out.clone()], width, h, attended);
+        let gate1 = gate(&s, mods, 0);
+        gate1.forward(attended, None, x);
+        if m > 0 {
             forward(&p[b.out.clone()], width, dh, moved);
-            gate1.tangent(&attended[..m], (moved, &dmodulation), dx);
+            gate1.tangent(&attended[..m], (moved, dmodulation), dx);
         }
 
+        let stats = sized(&mut kept.stats[1], n / width);
         let norm2 = norm(&s, &p[b.norm2.clone()], mods, 1);
-        norm2.forward(x, h, sized(stats2, rows));
+        norm2.forward(x, h, stats);
         if m > 0 {
-            norm2.tangent((x, stats2), (dx, &dmodulation), dh);
+            norm2.tangent((x, stats), (dx, dmodulation), dh);
         }
         let hidden = sized(&mut kept.hidden, 4 * n);
         let active = sized(wide, 4 * n);
@@ -213,32 +288,51 @@ impl<'a, T: Real> BlockPass<'a, T> {
             forward(&p[b.up.weight.clone()], width, dh, dwide);
             gelu::chain(Form::Tanh, &hidden[..4 * m], dwide);
             forward(&p[b.down.weight.clone()], 4 * width, dwide, moved);
-            gate2.tangent(&out[..m], (moved, &dmodulation), dx);
+            gate2.tangent(&out[..m], (moved, dmodulation), dx);
         }
     }
 
     /// Turns the gradient `gx` in the block's output into that in its input. What the gradients of
     /// the matrices need is left in the scratch arrays for [`weights`](Self::weights); those of
-    /// vectors are returned.
+    /// vectors are returned. Rows that the forward pass was not asked for have no gradient.
     pub fn backward(&mut self, kept: &Kept<T>, gx: &mut [T]) -> Sums<T> {
-        let (s, p, b) = (self.sizes, self.parameters, self.block);
+        let s = self.sizes;
         let (n, width) = (s.state(), s.channels);
-        let rows = n / width;
-        let scratch = &mut *self.scratch;
-        let [h1, h2, gy1, gy2, merged, middle, gh] = scratch.narrow.each_mut().map(|v| sized(v, n));
-        let [active, gwide] = scratch.wide.each_mut().map(|v| sized(v, 4 * n));
-        let [three, gparts] = scratch.three.each_mut().map(|v| sized(v, 3 * n));
-        let mods = &kept.modulation[..];
         let mut sums = Sums {
-            modulation: vec![T::of(0.0); mods.len()],
+            modulation: vec![T::of(0.0); kept.modulation.len()],
             norms: [0, 1].map(|_| vec![T::of(0.0); width]),
             up: vec![T::of(0.0); 4 * width],
             down: vec![T::of(0.0); width],
         };
-        let gmods = &mut sums.modulation;
-        let mut stats = vec![Stats::default(); rows];
+        match &kept.rows {
+            None => self.feed_back(s, kept, gx, &mut sums),
+            Some(rows) => {
+                let mut some = Vec::new();
+                gather(width, rows, gx, &mut some);
+                self.feed_back(s.only(rows), kept, &mut some, &mut sums);
+                scatter(width, rows, &some, gx);
+                let [.., go, gh] = &mut self.scratch.narrow;
+                go.clear();
+                go.resize(n, T::of(0.0));
+                scatter(width, rows, gh, go);
+                std::mem::swap(go, gh);
+            }
+        }
+        self.attend_back(kept, gx, &mut sums);
+        sums
+    }
 
-        // The MLP.
+    /// The way back of [`feed`](Self::feed): the gradient in what attention said is left in the last
+    /// narrow array.
+    fn feed_back(&mut self, s: Sizes, kept: &Kept<T>, gx: &mut [T], sums: &mut Sums<T>) {
+        let (p, b) = (self.parameters, self.block);
+        let (n, width) = (s.state(), s.channels);
+        let scratch = &mut *self.scratch;
+        let [_, h2, gy1, gy2, merged, middle, gh] = &mut scratch.narrow;
+        let [h2, gy1, gy2, gh] = [h2, gy1, gy2, gh].map(|v| sized(v, n));
+        let [active, gwide] = scratch.wide.each_mut().map(|v| sized(v, 4 * n));
+        let mods = &kept.modulation[..];
+        let gmods = &mut sums.modulation;
         let gate2 = gate(&s, mods, 1);
         gate2.backward(&kept.out, gx, gy2, gmods, Some(&mut sums.down));
         gelu::value(Form::Tanh, &kept.hidden, active);
@@ -247,19 +341,35 @@ impl<'a, T: Real> BlockPass<'a, T> {
         add_column_sums(gwide, &mut sums.up);
         // The state between the branches, by the operations of the forward pass.
         let gate1 = gate(&s, mods, 0);
-        middle.copy_from_slice(&kept.x);
+        rotary::merge(self.sizes.parts(), &kept.o, sized(merged, kept.o.len()));
+        middle.clear();
+        match &kept.rows {
+            None => middle.extend_from_slice(&kept.x),
+            Some(rows) => {
+                gather(width, rows, &kept.x, middle);
+                gather_here(width, rows, merged);
+            }
+        }
         gh.copy_from_slice(&kept.attended);
         gate1.forward(gh, None, middle);
         let norm2 = norm(&s, &p[b.norm2.clone()], mods, 1);
-        norm2.forward(middle, h2, &mut stats);
+        norm2.forward(middle, h2, sized(&mut scratch.stats, n / width));
         back_input(&p[b.up.weight.clone()], width, gwide, gh, false);
-        norm2.backward((middle, &stats), gh, gx, gmods, &mut sums.norms[1]);
+        let state = (&middle[..], &scratch.stats[..]);
+        norm2.backward(state, gh, gx, gmods, &mut sums.norms[1]);
 
-        // Attention.
         gate1.backward(&kept.attended, gx, gy1, gmods, None);
-        rotary::merge(s.parts(), &kept.o, merged);
         back_input(&p[b.out.clone()], width, gy1, gh, false);
-        let go = middle;
+    }
+
+    /// The way back of [`attend`](Self::attend).
+    fn attend_back(&mut self, kept: &Kept<T>, gx: &mut [T], sums: &mut Sums<T>) {
+        let (s, p, b) = (self.sizes, self.parameters, self.block);
+        let (n, width) = (s.state(), s.channels);
+        let scratch = &mut *self.scratch;
+        let [h1, .., go, gh] = &mut scratch.narrow;
+        let [h1, go, gh] = [h1, go, gh].map(|v| sized(v, n));
+        let [three, gparts] = scratch.three.each_mut().map(|v| sized(v, 3 * n));
         rotary::divide(s.parts(), gh, go);
         let (gq, rest) = gparts.split_at_mut(n);
         let (gk, gv) = rest.split_at_mut(n);
@@ -272,11 +382,12 @@ impl<'a, T: Real> BlockPass<'a, T> {
             [gq, gk, gv],
         );
         rotary::join(self.angles, (s.length, s.heads), [gq, gk, gv], three);
-        let norm1 = norm(&s, &p[b.norm1.clone()], mods, 0);
-        norm1.forward(&kept.x, h1, &mut stats);
+        let norm1 = norm(&s, &p[b.norm1.clone()], &kept.modulation, 0);
+        let stats = sized(&mut scratch.stats, n / width);
+        norm1.forward(&kept.x, h1, stats);
         back_input(&p[b.qkv.clone()], width, three, gh, false);
-        norm1.backward((&kept.x, &stats), gh, gx, gmods, &mut sums.norms[0]);
-        sums
+        let (gmods, gweight) = (&mut sums.modulation, &mut sums.norms[0]);
+        norm1.backward((&kept.x, stats), gh, gx, gmods, gweight);
     }
 
     /// The gradients of the block's matrices, after [`backward`](Self::backward).

@@ -100,23 +100,29 @@ pub fn step<T: Real, N: Learner<T>>(
     gradient: &mut Gradient<T>,
 ) -> f64 {
     let Examples { length, moving, .. } = *examples;
+    let active = examples.active(path);
     let want = Want {
         moving,
         back: Some(gradient.adaptation),
+        rows: Some(&active),
     };
     network.evaluate(examples.all(), want, &mut passes.main);
-    let active = examples.active(path);
     let split = active.partition_point(|&row| row < moving * length);
     let (corrected, plain) = active.split_at(split);
     let scale = 1.0 / examples.coordinates() as f64;
     let mut total = 0.0;
     if !corrected.is_empty() {
         let about = (path, examples, corrected);
-        let address = (seed, number);
-        let jumps = draw(frozen, about, method.draws, address, &mut passes.frozen);
         // p_{1|t} at x_1 and at x_t stands inside the logarithm of eq. loss-general.
         let uniform = matches!(path.process(), Process::Mixture(_)) && path.mask().is_none();
-        let posterior = if uniform && matches!(method.loss, Loss::Shifted { .. }) {
+        let inside = uniform && matches!(method.loss, Loss::Shifted { .. });
+        let draws = Draws {
+            count: method.draws,
+            whole: inside,
+            address: (seed, number),
+        };
+        let jumps = draw(frozen, about, draws, &mut passes.frozen);
+        let posterior = if inside {
             frozen.visit(&passes.frozen, Rows::plain(corrected), |at, logits| {
                 softmax::in_place(logits.value);
                 let row = corrected[at];
@@ -125,7 +131,7 @@ pub fn step<T: Real, N: Learner<T>>(
         } else {
             Vec::new()
         };
-        jump(network, examples, &jumps, &mut passes.jumped);
+        jump(network, (examples, corrected), &jumps, &mut passes.jumped);
         let rows = Rows {
             rows: corrected,
             tangent: true,
@@ -202,7 +208,7 @@ fn places(rows: &[usize], length: usize) -> Vec<(usize, usize)> {
 /// Evaluates the network after each set of jumps.
 fn jump<T: Real, N: Network<T>>(
     network: &N,
-    examples: &Examples,
+    (examples, rows): (&Examples, &[usize]),
     jumps: &[Vec<Jump>],
     passes: &mut Vec<N::Pass>,
 ) {
@@ -216,17 +222,30 @@ fn jump<T: Real, N: Network<T>>(
             x: &x,
             ..examples.first(examples.moving)
         };
-        network.evaluate(batch, Want::default(), pass);
+        let want = Want {
+            rows: Some(rows),
+            ..Want::default()
+        };
+        network.evaluate(batch, want, pass);
     }
 }
 
-/// `draws` sets of one jump for each sequence that can move, from the frozen posterior. The frozen
-/// denoiser is left evaluated on all moving sequences.
+/// Jumps to be drawn.
+struct Draws {
+    /// Sets of one for each sequence that can move.
+    count: usize,
+    /// Whether the frozen denoiser will be shown at all coordinates, not only those that jump.
+    whole: bool,
+    /// Seed and step.
+    address: (u64, u64),
+}
+
+/// Sets of one jump for each sequence that can move, from the frozen posterior, which is left
+/// evaluated on all moving sequences.
 fn draw<T: Real, N: Network<T>>(
     frozen: &N,
     (path, examples, corrected): (&Path, &Examples, &[usize]),
-    draws: usize,
-    (seed, number): (u64, u64),
+    draws: Draws,
     pass: &mut N::Pass,
 ) -> Vec<Vec<Jump>> {
     let moving = examples.first(examples.moving);
@@ -234,19 +253,35 @@ fn draw<T: Real, N: Network<T>>(
         r: moving.t,
         ..moving
     };
-    frozen.evaluate(batch, Want::default(), pass);
+    let (seed, number) = draws.address;
     let key = Key::new(seed, Purpose::Jump);
     let mut streams: Vec<_> = corrected
         .chunk_by(|a, b| a / examples.length == b / examples.length)
         .map(|here| (here, key.at(number, (here[0] / examples.length) as u64)))
         .collect();
+    let places: Vec<(Vec<usize>, Vec<f64>)> = (0..draws.count)
+        .map(|_| {
+            let each = streams.iter_mut();
+            each.map(|(here, rng)| (here[index(rng, here.len())], uniform(rng)))
+                .unzip()
+        })
+        .collect();
+    let mut rows = match draws.whole {
+        true => corrected.to_vec(),
+        false => places
+            .iter()
+            .flat_map(|(chosen, _)| chosen.clone())
+            .collect(),
+    };
+    rows.sort_unstable();
+    rows.dedup();
+    let want = Want {
+        rows: Some(&rows),
+        ..Want::default()
+    };
+    frozen.evaluate(batch, want, pass);
     let mut sets = Vec::new();
-    for _ in 0..draws {
-        let (mut chosen, mut levels) = (Vec::new(), Vec::new());
-        for (here, rng) in &mut streams {
-            chosen.push(here[index(rng, here.len())]);
-            levels.push(uniform(rng));
-        }
+    for (chosen, levels) in places {
         sets.push(frozen.visit(pass, Rows::plain(&chosen), |at, logits| {
             softmax::in_place(logits.value);
             let mut law: Vec<f64> = logits.value.iter().map(|p| p.widen()).collect();

@@ -8,7 +8,7 @@
 use fewstep_ctmc::{Path, Process};
 use fewstep_nn::{Logits, Network, Real, Rows, Want, softmax};
 
-use super::{Passes, draw, jump, places};
+use super::{Passes, Draws, draw, jump, places};
 use crate::sequence::Examples;
 
 /// The mean square of the residual a coordinate, unbiased, so that it may be below zero; nothing on
@@ -29,11 +29,19 @@ pub fn residual<T: Real, N: Network<T>>(
     if rows.is_empty() || *path.process() == Process::UniformState {
         return None;
     }
-    let want = Want { moving, back: None };
+    let want = Want {
+        moving,
+        ..Want::default()
+    };
     network.evaluate(examples.first(moving), want, &mut passes.main);
     let about = (path, examples, &rows[..]);
-    let jumps = draw(frozen, about, 2, address, &mut passes.frozen);
-    jump(network, examples, &jumps, &mut passes.jumped);
+    let draws = Draws {
+        count: 2,
+        whole: true,
+        address,
+    };
+    let jumps = draw(frozen, about, draws, &mut passes.frozen);
+    jump(network, (examples, &rows), &jumps, &mut passes.jumped);
     let (places, masked) = (places(&rows, length), path.mask().is_some());
     let posterior = frozen.visit(&passes.frozen, Rows::plain(&rows), |_, logits| {
         softmax::in_place(logits.value);
