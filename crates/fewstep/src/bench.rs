@@ -21,7 +21,6 @@ use crate::{
     sequence::{
         Examples,
         average::{self, Loss, Method, Passes},
-        base,
         sampler::{Decoding, generate},
     },
 };
@@ -253,10 +252,11 @@ fn train(config: Config) -> Result<Prepared, Error> {
         };
         net.evaluate(batch, want, &mut pass);
         let weight = 1.0 / length as f64;
-        let losses = net.descend(
+        let losses = net.descend_column(
             &mut pass,
             Rows::plain(&rows),
-            |row, logits| base::cross_entropy(weight, x[row], logits.value),
+            &x,
+            |_, column| (-weight * column.log, weight),
             &mut gradient,
         );
         net.backward(&mut pass, &mut gradient);

@@ -40,7 +40,9 @@ pub use conditioned::{Conditioned, Conditioning, Pass};
 pub use corrected::Corrected;
 pub use error::Error;
 pub use mlp::Mlp;
-pub use network::{Adaptation, Batch, Gradient, Learner, Logits, Network, Rows, Want};
+pub use network::{
+    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Rows, Want, by_rows,
+};
 pub use optim::{AdamW, TrainState};
 pub use real::Real;
 pub use replace::replace;

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::Real;
+use crate::{Real, softmax};
 
 /// Sequences to evaluate: `x [B, L]`, `t [B]`, `r [B]`.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,20 @@ pub struct Logits<'a, T> {
     pub tangent: &'a mut [T],
     /// `[V]` at each of the other points.
     pub others: Vec<&'a mut [T]>,
+}
+
+/// What a loss reads of one row if it reads one symbol: its probability at a point, the derivative in
+/// `t` (zero if it was not asked for), and its probability at other points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// `ln p~(z)`.
+    pub log: f64,
+    /// `p~(z)`.
+    pub value: f64,
+    /// `d_t p~(z)`.
+    pub tangent: f64,
+    /// `p~(z)` at each of the other points.
+    pub others: Vec<f64>,
 }
 
 /// Rows to be shown.
@@ -122,6 +136,54 @@ pub trait Learner<T: Real>: Network<T> {
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
         gradient: &mut Gradient<T>,
     ) -> Vec<R>;
+    /// As [`descend`](Self::descend) for a loss that reads one symbol of each row: the consumer
+    /// answers and gives the slope `-p dloss/dp` at its symbol, from which the gradient in the
+    /// logits is `slope (p - delta)`. A network may know how to do with less than all logits.
+    fn descend_column<R: Send>(
+        &self,
+        pass: &mut Self::Pass,
+        rows: Rows<Self::Pass>,
+        symbols: &[usize],
+        consumer: impl Fn(usize, Column) -> (R, f64) + Sync,
+        gradient: &mut Gradient<T>,
+    ) -> Vec<R> {
+        self.descend(pass, rows, by_rows(symbols, consumer), gradient)
+    }
     /// Finishes the way back for all rows that were descended from.
     fn backward(&self, pass: &mut Self::Pass, gradient: &mut Gradient<T>);
+}
+
+/// The consumer of whole rows from one of single symbols.
+pub fn by_rows<T: Real, R>(
+    symbols: &[usize],
+    consumer: impl Fn(usize, Column) -> (R, f64) + Sync,
+) -> impl Fn(usize, Logits<T>) -> R + Sync {
+    move |at, logits| {
+        let Logits {
+            value,
+            tangent,
+            others,
+        } = logits;
+        let symbol = symbols[at];
+        let logit = value[symbol].widen();
+        let log = logit - softmax::in_place(value);
+        let tangent = match &*tangent {
+            [] => 0.0,
+            moved => log.exp() * (moved[symbol].widen() - softmax::mean(value, moved)),
+        };
+        let others = others
+            .iter()
+            .map(|other| (other[symbol].widen() - softmax::log_sum_exp(other)).exp());
+        let column = Column {
+            log,
+            value: log.exp(),
+            tangent,
+            others: others.collect(),
+        };
+        let (answer, slope) = consumer(at, column);
+        let slope = T::of(slope);
+        value.iter_mut().for_each(|v| *v = *v * slope);
+        value[symbol] = value[symbol] - slope;
+        answer
+    }
 }

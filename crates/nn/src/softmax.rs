@@ -41,6 +41,13 @@ const FAR: f64 = -64.0;
 
 /// Turns a row of logits into probabilities and returns `ln sum exp`.
 pub fn in_place<T: Real>(row: &mut [T]) -> f64 {
+    let (top, total) = exponentials(row);
+    scale(row, T::of(1.0 / total));
+    top.widen() + total.ln()
+}
+
+/// Turns logits into `exp(l - top)` and returns `top`, the largest, and their sum.
+pub fn exponentials<T: Real>(row: &mut [T]) -> (T, f64) {
     simd::run(
         row,
         #[inline(always)]
@@ -56,9 +63,22 @@ pub fn in_place<T: Real>(row: &mut [T]) -> f64 {
                 #[inline(always)]
                 |i| row[i],
             );
-            let scale = T::of(1.0 / total);
-            row.iter_mut().for_each(|l| *l = *l * scale);
-            top.widen() + total.ln()
+            (top, total)
+        },
+    )
+}
+
+/// Exponentials times a factor that makes probabilities of them; what is too small becomes zero.
+pub fn scale<T: Real>(row: &mut [T], factor: T) {
+    let least = T::of(FAR.exp());
+    simd::run(
+        row,
+        #[inline(always)]
+        |row: &mut [T]| {
+            row.iter_mut().for_each(|p| {
+                let scaled = *p * factor;
+                *p = if scaled > least { scaled } else { T::of(0.0) };
+            });
         },
     )
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
 use fewstep_nn::{
-    Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want,
+    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Want, by_rows,
     dit::{Config, Dit, Pass, Sight, Step, TimeInput},
 };
 
@@ -325,6 +325,73 @@ fn parts_agree<T: Real>(net: &Dit<T>, data: &Data, tolerance: f64) {
         "{}",
         norm(&gap)
     );
+}
+
+/// A loss that reads one symbol of a row goes down the same from stripes of symbols as from rows, with
+/// derivatives, other points and a mask; also with numbers of another order of magnitude.
+#[test]
+fn columns_are_those_of_rows() {
+    for (vocabulary, scale) in [(7, 1.0), (4200, 1.0), (2049, 30.0)] {
+        let mut net = network(Config {
+            vocabulary,
+            mask: Some(vocabulary - 1),
+            ..config(2, Step::Correction { width: 8 }, TimeInput::Time)
+        });
+        let at = net.layout().head.weight.clone();
+        net.parameters_mut()[at]
+            .iter_mut()
+            .for_each(|w| *w *= scale);
+        let (data, other) = (Data::new(2, LENGTH), Data::new(3, LENGTH));
+        let rows: Vec<usize> = vec![0, 2, 3, 6, 7, 9];
+        let symbols: Vec<usize> = rows
+            .iter()
+            .map(|row| row * 911 % (vocabulary - 1))
+            .collect();
+        let run = |columns: bool| {
+            let (mut pass, mut beside) = (Pass::default(), Pass::default());
+            let want = Want {
+                moving: 2,
+                back: Some(Adaptation::Full),
+                rows: Some(&rows),
+            };
+            net.evaluate(data.batch(), want, &mut pass);
+            let moved = Batch {
+                x: &other.x[LENGTH..],
+                ..data.batch()
+            };
+            net.evaluate(moved, Want::default(), &mut beside);
+            let mut gradient = vec![f64::NAN; net.parameters().len()];
+            let mut into = Gradient {
+                data: &mut gradient,
+                adaptation: Adaptation::Full,
+                accumulate: false,
+            };
+            let shown = Rows {
+                rows: &rows,
+                tangent: true,
+                others: vec![&beside],
+            };
+            let see = |at: usize, column: Column| (column, 0.3 + at as f64);
+            let seen = match columns {
+                true => net.descend_column(&mut pass, shown, &symbols, see, &mut into),
+                false => net.descend(&mut pass, shown, by_rows(&symbols, see), &mut into),
+            };
+            net.backward(&mut pass, &mut into);
+            (seen, gradient)
+        };
+        let ((rows, expected), (columns, found)) = (run(false), run(true));
+        let near = |a: f64, b: f64, scale: f64| assert!((a - b).abs() < 1e-11 * scale, "{a}, {b}");
+        for (a, b) in rows.iter().zip(&columns) {
+            near(a.log, b.log, 1.0 + a.log.abs());
+            near(a.value, b.value, 1.0);
+            near(a.tangent, b.tangent, 1.0);
+            near(a.others[0], b.others[0], 1.0);
+        }
+        let largest = expected.iter().map(|g| g.abs()).fold(0.0, f64::max);
+        assert!(rows.iter().any(|column| column.tangent.abs() > 1e-6));
+        let pairs = expected.iter().zip(&found);
+        pairs.for_each(|(a, b)| near(*a, *b, largest));
+    }
 }
 
 /// An evaluation for some rows has their logits, derivatives and gradients, whether its sequences go

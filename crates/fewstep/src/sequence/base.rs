@@ -11,7 +11,9 @@
 //! trains and validates.
 
 use fewstep_ctmc::{Path, Process, duo};
-use fewstep_nn::{Adaptation, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
+use fewstep_nn::{
+    Adaptation, Column, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax,
+};
 
 use super::Examples;
 use crate::objective::Pair;
@@ -32,15 +34,40 @@ pub fn step<T: Real, N: Learner<T>>(
     };
     network.evaluate(examples.all(), want, pass);
     let scale = 1.0 / examples.coordinates() as f64;
-    let consumer = |at: usize, logits: Logits<T>| {
-        let row = rows[at];
-        let of = row / examples.length;
-        let (x, x1) = (examples.x[row], examples.x1[row]);
-        let scale = scale * examples.weights[of];
-        bound(path, &examples.pairs[of], scale, (x, x1), logits.value)
-    };
-    let losses = network.descend(pass, Rows::plain(&rows), consumer, gradient);
+    let weight = |of: usize| scale * examples.weights[of];
+    let total = descend(network, path, (examples, &rows), weight, pass, gradient);
     network.backward(pass, gradient);
+    total
+}
+
+/// Goes down from active rows with the bound at each, times `weight` of its sequence; their sum.
+pub fn descend<T: Real, N: Learner<T>>(
+    network: &N,
+    path: &Path,
+    (examples, rows): (&Examples, &[usize]),
+    weight: impl Fn(usize) -> f64 + Sync,
+    pass: &mut N::Pass,
+    gradient: &mut Gradient<T>,
+) -> f64 {
+    let shown = Rows::plain(rows);
+    let losses = if path.mask().is_some() {
+        // Only masked rows are active, and their bound reads one symbol.
+        let symbols: Vec<usize> = rows.iter().map(|&row| examples.x1[row]).collect();
+        let consumer = |at: usize, column: Column| {
+            let of = rows[at] / examples.length;
+            let weight = weight(of) * examples.pairs[of].lambda;
+            (-weight * column.log, weight)
+        };
+        network.descend_column(pass, shown, &symbols, consumer, gradient)
+    } else {
+        let consumer = |at: usize, logits: Logits<T>| {
+            let row = rows[at];
+            let of = row / examples.length;
+            let states = (examples.x[row], examples.x1[row]);
+            bound(path, &examples.pairs[of], weight(of), states, logits.value)
+        };
+        network.descend(pass, shown, consumer, gradient)
+    };
     losses.iter().sum()
 }
 

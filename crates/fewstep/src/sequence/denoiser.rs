@@ -17,7 +17,9 @@
 use std::ops::Range;
 
 use fewstep_ctmc::{Path, Schedule};
-use fewstep_nn::{Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want};
+use fewstep_nn::{
+    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Want, by_rows,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a network predicts of a coordinate.
@@ -169,6 +171,22 @@ impl<T: Real, N: Learner<T>> Learner<T> for Denoiser<N> {
             .descend(&mut evaluated, inner(&rows), consumer, gradient);
         pass.inner = evaluated;
         answers
+    }
+
+    fn descend_column<R: Send>(
+        &self,
+        pass: &mut Self::Pass,
+        rows: Rows<Self::Pass>,
+        symbols: &[usize],
+        consumer: impl Fn(usize, Column) -> (R, f64) + Sync,
+        gradient: &mut Gradient<T>,
+    ) -> Vec<R> {
+        if self.own.is_some() {
+            return self.descend(pass, rows, by_rows(symbols, consumer), gradient);
+        }
+        let shown = inner(&rows);
+        self.network
+            .descend_column(&mut pass.inner, shown, symbols, consumer, gradient)
     }
 
     fn backward(&self, pass: &mut Self::Pass, gradient: &mut Gradient<T>) {

@@ -17,7 +17,7 @@ const BLOCK: usize = 1 << 24;
 /// Which of the sets holds derivatives, which have no bias.
 const TANGENT: usize = 1;
 /// The logit of a symbol that is never predicted.
-const NEVER: f64 = -1e9;
+pub const NEVER: f64 = -1e9;
 
 /// The matrix `[V, C]` and the bias `[V]`.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ pub struct Pool<T>(Mutex<Vec<Vec<T>>>);
 
 impl<T: Real> Pool<T> {
     /// `n` entries, whatever they are.
-    fn take(&self, n: usize) -> Vec<T> {
+    pub fn take(&self, n: usize) -> Vec<T> {
         // A poisoned pool holds nothing worth keeping.
         let kept = self.0.lock().map_or_else(|_| None, |mut kept| kept.pop());
         let mut array = kept.unwrap_or_default();
@@ -156,7 +156,8 @@ impl<T: Real> Pool<T> {
         array
     }
 
-    fn give(&self, array: Vec<T>) {
+    /// Takes an array back.
+    pub fn give(&self, array: Vec<T>) {
         if let Ok(mut kept) = self.0.lock() {
             kept.push(array);
         }

@@ -13,6 +13,7 @@
 //! - `towers`: conditionals of one position given all others;
 //! - `model`: [`Dit`], the whole; `network`: what the rest of the program sees of it.
 
+mod columns;
 mod config;
 mod correction;
 mod head;

@@ -8,7 +8,7 @@ use super::{
     linear::Slots,
     model::{Dit, Pass},
 };
-use crate::{Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want};
+use crate::{Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Want};
 
 impl<T: Real> Dit<T> {
     /// Features of the rows, of their derivatives, and of the same rows of other evaluations.
@@ -65,6 +65,36 @@ impl<T: Real> Dit<T> {
                 }
             }
         }
+    }
+
+    /// Goes down from rows and takes the gradient in their features up.
+    fn through_head<R>(
+        &self,
+        pass: &mut Pass<T>,
+        rows: Rows<Pass<T>>,
+        gradient: &mut Gradient<T>,
+        go: impl FnOnce(Head<T>, &[Vec<T>], usize, HeadGradient<T>) -> Vec<R>,
+    ) -> Vec<R> {
+        self.begin(pass, gradient);
+        let c = self.config.width;
+        let sets = self.gather(pass, &rows);
+        let mut gchosen = vec![T::of(0.0); sets[0].len()];
+        let parameters = (gradient.adaptation == Adaptation::Full).then(|| {
+            let at = &self.layout.head;
+            let (weight, rest) = gradient.data.split_at_mut(at.bias.start);
+            (&mut weight[at.weight.clone()], &mut rest[..at.bias.len()])
+        });
+        let into = HeadGradient {
+            features: &mut gchosen,
+            parameters,
+            accumulate: gradient.accumulate || pass.descended,
+        };
+        let answers = go(self.head(), &sets, c, into);
+        pass.descended |= !rows.rows.is_empty();
+        for (&row, g) in rows.rows.iter().zip(gchosen.chunks_exact(c)) {
+            pass.gfeatures[row * c..(row + 1) * c].copy_from_slice(g);
+        }
+        answers
     }
 
     fn head(&self) -> Head<'_, T> {
@@ -126,26 +156,22 @@ impl<T: Real> Learner<T> for Dit<T> {
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
         gradient: &mut Gradient<T>,
     ) -> Vec<R> {
-        self.begin(pass, gradient);
-        let c = self.config.width;
-        let sets = self.gather(pass, &rows);
-        let mut gchosen = vec![T::of(0.0); sets[0].len()];
-        let parameters = (gradient.adaptation == Adaptation::Full).then(|| {
-            let at = &self.layout.head;
-            let (weight, rest) = gradient.data.split_at_mut(at.bias.start);
-            (&mut weight[at.weight.clone()], &mut rest[..at.bias.len()])
-        });
-        let into = HeadGradient {
-            features: &mut gchosen,
-            parameters,
-            accumulate: gradient.accumulate || pass.descended,
-        };
-        let answers = self.head().visit(&sets, c, consumer, Some(into));
-        pass.descended |= !rows.rows.is_empty();
-        for (&row, g) in rows.rows.iter().zip(gchosen.chunks_exact(c)) {
-            pass.gfeatures[row * c..(row + 1) * c].copy_from_slice(g);
-        }
-        answers
+        self.through_head(pass, rows, gradient, |head, sets, c, into| {
+            head.visit(sets, c, consumer, Some(into))
+        })
+    }
+
+    fn descend_column<R: Send>(
+        &self,
+        pass: &mut Pass<T>,
+        rows: Rows<Pass<T>>,
+        symbols: &[usize],
+        consumer: impl Fn(usize, Column) -> (R, f64) + Sync,
+        gradient: &mut Gradient<T>,
+    ) -> Vec<R> {
+        self.through_head(pass, rows, gradient, |head, sets, c, into| {
+            head.columns(sets, c, symbols, consumer, into)
+        })
     }
 
     fn backward(&self, pass: &mut Pass<T>, gradient: &mut Gradient<T>) {

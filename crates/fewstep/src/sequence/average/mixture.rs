@@ -1,7 +1,7 @@
 //! The losses at one coordinate on the mixture path.
 
 use fewstep_ctmc::Path;
-use fewstep_nn::{Logits, Real, softmax};
+use fewstep_nn::{Column, Logits, Real, softmax};
 
 use crate::objective::Pair;
 
@@ -25,6 +25,20 @@ impl Coordinate<'_> {
         (self.pair.t - self.pair.r) * self.pair.mu / self.pair.lambda
     }
 
+    /// `q^ = p~ + shift` at a symbol, with `own` for the term `p~ - p_{1|t}` of `Gamma`.
+    fn moved(&self, column: &Column, own: f64) -> f64 {
+        let moves = column.others.iter().zip(&self.jumps);
+        let jumped: f64 = moves.map(|(p, jumps)| jumps * (p - column.value)).sum();
+        column.value + self.factor() * (column.tangent + self.pair.lambda * (jumped + own))
+    }
+
+    /// Eq. loss-masked, `-lambda ln q^(x_1)`, and its slope `-p d/dp`.
+    pub fn masked(&self, floor: f64, column: &Column) -> (f64, f64) {
+        let (weight, q) = (self.scale * self.pair.lambda, self.moved(column, 0.0));
+        let slope = if q > floor { column.value / q } else { 0.0 };
+        (-weight * q.max(floor).ln(), weight * slope)
+    }
+
     /// Eq. loss-general: `lambda (-1[x_1 != x] ln q^(x_1) - q^(x))`, where `q^ = p~ + shift`.
     pub fn shifted<T: Real>(&self, floor: f64, logits: Logits<T>) -> f64 {
         let Logits {
@@ -39,17 +53,16 @@ impl Coordinate<'_> {
         let levels: Vec<f64> = others.iter().map(|o| softmax::log_sum_exp(o)).collect();
         let shifted = |symbol: usize, posterior: f64| {
             let p = value[symbol].widen();
-            let moved = p * (tangent[symbol].widen() - mean);
-            let moves = others.iter().zip(&levels).zip(&self.jumps);
-            let jumped: f64 = moves
-                .map(|((other, lse), jumps)| jumps * ((other[symbol].widen() - lse).exp() - p))
-                .sum();
-            let own = if self.state.is_some() {
-                p - posterior
-            } else {
-                0.0
+            let moves = others.iter().zip(&levels);
+            let column = Column {
+                log: p.ln(),
+                value: p,
+                tangent: p * (tangent[symbol].widen() - mean),
+                others: moves
+                    .map(|(other, lse)| (other[symbol].widen() - lse).exp())
+                    .collect(),
             };
-            p + self.factor() * (moved + lambda * (jumped + own))
+            self.moved(&column, p - posterior)
         };
         let at_data = shifted(x1, self.posterior[0]);
         let (mut loss, mut slope, mut stay) = (0.0, 0.0, 0.0);

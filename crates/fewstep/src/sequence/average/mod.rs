@@ -39,7 +39,7 @@ use fewstep_ctmc::{
     Path, Process, duo,
     random::{Key, Purpose, index, quantile, uniform},
 };
-use fewstep_nn::{Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
+use fewstep_nn::{Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
 
 use super::{Examples, base};
 
@@ -138,6 +138,30 @@ pub fn step<T: Real, N: Learner<T>>(
             others: passes.jumped.iter().take(method.draws).collect(),
         };
         let places = places(corrected, length);
+        let masked = path.mask().is_some();
+        let coordinate = |at: usize| {
+            let row = corrected[at];
+            let (place, count) = places[at];
+            let share = count as f64 / method.draws as f64;
+            let mine = jumps.iter().map(|set| set[place]);
+            mixture::Coordinate {
+                pair: &examples.pairs[row / length],
+                // On the masked path the coordinate that jumped has no more to say about itself.
+                jumps: mine
+                    .map(|jump| {
+                        if masked && jump.row == row {
+                            0.0
+                        } else {
+                            share
+                        }
+                    })
+                    .collect(),
+                state: (!masked).then_some(examples.x[row]),
+                x1: examples.x1[row],
+                posterior: posterior.get(at).copied().unwrap_or_default(),
+                scale,
+            }
+        };
         let consumer = |at: usize, logits: Logits<T>| {
             let row = corrected[at];
             let pair = &examples.pairs[row / length];
@@ -160,39 +184,24 @@ pub fn step<T: Real, N: Learner<T>>(
                 };
                 return coordinate.loss(method.loss, logits);
             }
-            let masked = path.mask().is_some();
-            let coordinate = mixture::Coordinate {
-                pair,
-                // On the masked path the coordinate that jumped has no more to say about itself.
-                jumps: mine
-                    .map(|jump| {
-                        if masked && jump.row == row {
-                            0.0
-                        } else {
-                            share
-                        }
-                    })
-                    .collect(),
-                state: (!masked).then_some(examples.x[row]),
-                x1: examples.x1[row],
-                posterior: posterior.get(at).copied().unwrap_or_default(),
-                scale,
-            };
             match method.loss {
-                Loss::Shifted { floor } => coordinate.shifted(floor, logits),
-                Loss::Linear => coordinate.linear(path, logits),
+                Loss::Shifted { floor } => coordinate(at).shifted(floor, logits),
+                Loss::Linear => coordinate(at).linear(path, logits),
             }
         };
-        let losses = network.descend(&mut passes.main, rows, consumer, gradient);
+        let losses = match method.loss {
+            // Eq. loss-masked reads one symbol.
+            Loss::Shifted { floor } if masked => {
+                let symbols: Vec<usize> = corrected.iter().map(|&row| examples.x1[row]).collect();
+                let consumer = |at: usize, column: Column| coordinate(at).masked(floor, &column);
+                network.descend_column(&mut passes.main, rows, &symbols, consumer, gradient)
+            }
+            _ => network.descend(&mut passes.main, rows, consumer, gradient),
+        };
         total += losses.iter().sum::<f64>();
     }
-    let consumer = |at: usize, logits: Logits<T>| {
-        let row = plain[at];
-        let (pair, state) = (&examples.pairs[row / length], examples.x[row]);
-        base::bound(path, pair, scale, (state, examples.x1[row]), logits.value)
-    };
-    let losses = network.descend(&mut passes.main, Rows::plain(plain), consumer, gradient);
-    total += losses.iter().sum::<f64>();
+    let about = (examples, plain);
+    total += base::descend(network, path, about, |_| scale, &mut passes.main, gradient);
     network.backward(&mut passes.main, gradient);
     total
 }

@@ -8,7 +8,7 @@
 use fewstep_ctmc::{Path, Process};
 use fewstep_nn::{Logits, Network, Real, Rows, Want, softmax};
 
-use super::{Passes, Draws, draw, jump, places};
+use super::{Draws, Passes, draw, jump, places};
 use crate::sequence::Examples;
 
 /// The mean square of the residual a coordinate, unbiased, so that it may be below zero; nothing on
