@@ -10,5 +10,7 @@ mod damaged;
 mod formats;
 #[path = "checkpoint/hostile.rs"]
 mod hostile;
+#[path = "checkpoint/networks.rs"]
+mod networks;
 #[path = "checkpoint/support.rs"]
 mod support;

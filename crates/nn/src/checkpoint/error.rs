@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    pub(super) fn config(path: &Path, what: impl Into<String>) -> Self {
+    pub(crate) fn config(path: &Path, what: impl Into<String>) -> Self {
         Self::Config {
             path: path.into(),
             what: vec![what.into()],

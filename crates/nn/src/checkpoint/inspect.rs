@@ -11,9 +11,11 @@ use serde::Serialize;
 use super::error::{Error, NonFinite, Problem, plain};
 use super::facts::Family;
 use super::load::{Options, Plan, Weights, affordable, read, time};
+use super::network::{Blueprint, Look};
 use super::stored::{Checkpoint, Stored};
 use super::survey::Survey;
 use crate::dit::{Config, Layout, Step, TimeInput};
+use crate::{inception, maskgit, vqgan};
 
 /// What was found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -26,8 +28,10 @@ pub struct Report {
     pub bytes: Option<u64>,
     /// The family, if the file tells.
     pub family: Option<Family>,
-    /// The sizes, if the tensors are a network.
+    /// The sizes, if the tensors are a DiT.
     pub sizes: Option<SizesReport>,
+    /// The network, if it is one of pictures.
+    pub network: Option<NetworkReport>,
     /// Tensors of the weights, by the type of their elements.
     pub dtypes: BTreeMap<String, usize>,
     /// The averaged weights, if there are any.
@@ -70,6 +74,17 @@ pub struct SizesReport {
     /// What it is told of time, if the family is known.
     pub time: Option<String>,
     pub mask: Option<usize>,
+}
+
+/// A network of pictures.
+#[derive(Clone, Debug, Serialize)]
+pub struct NetworkReport {
+    /// What people call it.
+    pub name: &'static str,
+    /// How many it has, unless the tensors are no such network.
+    pub parameters: Option<usize>,
+    /// Its sizes for people.
+    pub sizes: Option<String>,
 }
 
 /// Averaged weights.
@@ -120,6 +135,12 @@ pub fn inspect(path: impl AsRef<Path>) -> Report {
         updates: average.updates,
         tensors: average.tensors.as_ref().map_or(0, Vec::len),
     });
+    let pictures = report.network::<vqgan::Config>(&mut checkpoint)
+        || report.network::<maskgit::Config>(&mut checkpoint)
+        || report.network::<inception::Config>(&mut checkpoint);
+    if pictures {
+        return report;
+    }
     let survey = Survey::new(&checkpoint);
     report.survey(&survey, &checkpoint);
     let layout = survey.network.as_ref().map(|(_, layout)| layout.clone());
@@ -159,7 +180,50 @@ impl Report {
     fn survey(&mut self, survey: &Survey, checkpoint: &Checkpoint) {
         self.latent = survey.latent;
         self.notes.clone_from(&survey.notes);
-        for problem in survey.problems.iter().chain(&survey.average_problems) {
+        self.list(survey.problems.iter().chain(&survey.average_problems));
+        let Some((config, layout)) = &survey.network else {
+            return;
+        };
+        let told = time(&checkpoint.facts, None, config.vocabulary, &mut self.notes);
+        self.sizes = Some(sizes(
+            config,
+            layout,
+            told.map(|(_, time, mask)| (time, mask)),
+        ));
+    }
+
+    /// Looks at it as a network of pictures, if it has the mark of one.
+    fn network<C: Blueprint>(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let marked = |tensor: &Stored| C::own(&tensor.name) == Some(C::MARK);
+        if !checkpoint.tensors.iter().any(marked) {
+            return false;
+        }
+        let look = Look::<C>::new(checkpoint);
+        self.list(look.problems.iter());
+        let total = look.slots.last().map(|slot| slot.range.end);
+        self.network = Some(NetworkReport {
+            name: C::NAME,
+            parameters: total,
+            sizes: look.config.as_ref().ok().map(C::describe),
+        });
+        self.failure = look.plan(checkpoint).err().map(|error| summary(&error));
+        self.values(checkpoint, None);
+        let path = checkpoint.path.display();
+        let own = |damage: &&Damage| C::own(&damage.tensor.name).is_some();
+        let hurt = self.nonfinite.iter().filter(own).count();
+        if self.failure.is_none() && hurt > 0 {
+            self.failure = Some(format!(
+                "{path}: {hurt} tensors have weights that are not finite"
+            ));
+        } else if self.failure.is_none() && !self.unreadable.is_empty() {
+            self.failure = Some(format!("{path}: not all of it can be read"));
+        }
+        true
+    }
+
+    /// Sorts what is wrong with single tensors.
+    fn list<'a>(&mut self, problems: impl Iterator<Item = &'a Problem>) {
+        for problem in problems {
             let list = match problem {
                 Problem::Missing { .. } => &mut self.missing,
                 Problem::Unexpected { .. } => &mut self.unexpected,
@@ -171,15 +235,6 @@ impl Report {
             let bare = bare.iter().find_map(|kind| text.strip_prefix(kind));
             list.push(bare.unwrap_or(&text).to_owned());
         }
-        let Some((config, layout)) = &survey.network else {
-            return;
-        };
-        let told = time(&checkpoint.facts, None, config.vocabulary, &mut self.notes);
-        self.sizes = Some(sizes(
-            config,
-            layout,
-            told.map(|(_, time, mask)| (time, mask)),
-        ));
     }
 
     /// Reads all weights and counts what is not finite.

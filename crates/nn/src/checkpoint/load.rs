@@ -12,6 +12,7 @@ use super::stored::{Checkpoint, Stored};
 use super::survey::Survey;
 use crate::Real;
 use crate::dit::{Config, Layout, TimeInput};
+use crate::layout::Tensor;
 
 /// What is left of the data at pure noise in the schedules of MDLM and DUO.
 const EPS: f64 = 1e-3;
@@ -68,31 +69,13 @@ pub fn load<T: Real>(path: impl AsRef<Path>, options: &Options) -> Result<Loaded
         Weights::Raw => Some(Ok(checkpoint.tensors)),
     };
     let set = set.and_then(Result::ok).unwrap_or_default();
-    let path = &checkpoint.path;
-    let mut parameters = Vec::new();
-    let reserved = parameters.try_reserve_exact(plan.layout.len());
-    reserved.map_err(|error| Error::io(path)(std::io::Error::other(error)))?;
-    let mut nonfinite = Vec::new();
-    for (slot, &index) in plan.layout.tensors.iter().zip(&plan.order) {
-        let tensor = &set[index];
-        let count = read(&mut checkpoint.reader, tensor, |piece: &[T]| {
-            parameters.extend_from_slice(piece);
-        });
-        let count = count.map_err(|why| Error::format(path, format!("{}: {why}", slot.name)))?;
-        if count > 0 {
-            let name = slot.name.clone();
-            nonfinite.push(NonFinite { name, count });
-        }
-    }
-    if parameters.len() != plan.layout.len() {
-        return Err(Error::format(path, "its tensors are not of their sizes"));
-    }
-    if !nonfinite.is_empty() && !options.allow_nonfinite {
-        return Err(Error::NonFinite {
-            path: path.clone(),
-            tensors: nonfinite,
-        });
-    }
+    let picked = plan.order.iter().map(|&index| &set[index]).collect();
+    let (parameters, nonfinite) = fill(
+        (&checkpoint.path, &mut checkpoint.reader),
+        &plan.layout.tensors,
+        picked,
+        options.allow_nonfinite,
+    )?;
     Ok(Loaded {
         config: plan.config,
         parameters,
@@ -101,6 +84,41 @@ pub fn load<T: Real>(path: impl AsRef<Path>, options: &Options) -> Result<Loaded
         nonfinite,
         notes: plan.notes,
     })
+}
+
+/// The flat vector of a layout's tensors, from the stored ones in the same order, and what is not
+/// finite in it.
+pub fn fill<T: Real>(
+    (path, reader): (&Path, &mut Reader),
+    slots: &[Tensor],
+    picked: Vec<&Stored>,
+    allow_nonfinite: bool,
+) -> Result<(Vec<T>, Vec<NonFinite>), Error> {
+    let total = slots.last().map_or(0, |slot| slot.range.end);
+    let mut parameters = Vec::new();
+    let reserved = parameters.try_reserve_exact(total);
+    reserved.map_err(|error| Error::io(path)(std::io::Error::other(error)))?;
+    let mut nonfinite = Vec::new();
+    for (slot, tensor) in slots.iter().zip(picked) {
+        let count = read(reader, tensor, |piece: &[T]| {
+            parameters.extend_from_slice(piece);
+        });
+        let count = count.map_err(|why| Error::format(path, format!("{}: {why}", slot.name)))?;
+        if count > 0 {
+            let name = slot.name.clone();
+            nonfinite.push(NonFinite { name, count });
+        }
+    }
+    if parameters.len() != total {
+        return Err(Error::format(path, "its tensors are not of their sizes"));
+    }
+    if !nonfinite.is_empty() && !allow_nonfinite {
+        return Err(Error::NonFinite {
+            path: path.to_owned(),
+            tensors: nonfinite,
+        });
+    }
+    Ok((parameters, nonfinite))
 }
 
 /// What [`load`] would make of a checkpoint, without reading its weights.

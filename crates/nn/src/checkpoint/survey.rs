@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{Problem, plain};
-use super::stored::{Checkpoint, Stored};
+use super::fit::{self, misfit};
+use super::stored::Checkpoint;
 use crate::dit::{Config, Layout, Sight, Step, TimeInput};
 
 /// Parameters of the projection of Di4C's latent, which its networks register last.
@@ -51,16 +52,16 @@ pub struct Survey {
 impl Survey {
     /// Looks at all headers of a checkpoint.
     pub fn new(checkpoint: &Checkpoint) -> Self {
+        let (names, problems) = fit::named(&checkpoint.tensors, |name| Some(bare(name)));
         let mut survey = Self {
             network: None,
-            names: BTreeMap::new(),
+            names,
             latent: false,
             contradictions: checkpoint.facts.broken.iter().cloned().collect(),
-            problems: Vec::new(),
+            problems,
             average_problems: Vec::new(),
             notes: checkpoint.facts.notes.clone(),
         };
-        survey.collect_names(&checkpoint.tensors);
         survey.latent = LATENT.iter().any(|name| survey.names.contains_key(*name));
         let Some(config) = survey.sizes(checkpoint) else {
             return survey;
@@ -68,28 +69,16 @@ impl Survey {
         match config.checked() {
             Ok(config) => {
                 let layout = Layout::new(&config);
-                survey.compare(&checkpoint.tensors, &layout);
+                let spare = |name: &str| LATENT.contains(&name) || name == FREQUENCIES;
+                let tensors = &checkpoint.tensors;
+                let found = fit::compare(&survey.names, tensors, &layout.tensors, spare);
+                survey.problems.extend(found);
                 survey.compare_average(checkpoint, &layout);
                 survey.network = Some((config, layout));
             }
             Err(error) => survey.contradictions.push(error.to_string()),
         }
         survey
-    }
-
-    fn collect_names(&mut self, tensors: &[Stored]) {
-        for (index, tensor) in tensors.iter().enumerate() {
-            let name = bare(&tensor.name);
-            match self.names.get(name) {
-                None => {
-                    self.names.insert(name.into(), index);
-                }
-                Some(&first) => self.problems.push(Problem::Clash {
-                    name: name.into(),
-                    files: [tensors[first].name.clone(), tensor.name.clone()],
-                }),
-            }
-        }
     }
 
     /// The sizes, as far as tensors and settings agree on them.
@@ -238,33 +227,6 @@ impl Survey {
         }
     }
 
-    fn compare(&mut self, tensors: &[Stored], layout: &Layout) {
-        for slot in &layout.tensors {
-            match self.names.get(&slot.name) {
-                None => self.problems.push(Problem::Missing {
-                    name: slot.name.clone(),
-                    shape: slot.shape.clone(),
-                }),
-                Some(&index) => {
-                    let tensor = &tensors[index];
-                    let problem = misfit(tensor, &slot.shape, tensor.name.clone());
-                    self.problems.extend(problem);
-                }
-            }
-        }
-        let mut known: BTreeSet<&str> = layout.tensors.iter().map(|t| t.name.as_str()).collect();
-        known.extend(LATENT);
-        known.insert(FREQUENCIES);
-        for (name, &index) in &self.names {
-            if !known.contains(name.as_str()) {
-                self.problems.push(Problem::Unexpected {
-                    name: tensors[index].name.clone(),
-                    shape: tensors[index].shape.clone(),
-                });
-            }
-        }
-    }
-
     /// The averaged weights have no names: they are the parameters in the order of the layout,
     /// and after them the latent's, which registers last.
     fn compare_average(&mut self, checkpoint: &Checkpoint, layout: &Layout) {
@@ -294,28 +256,6 @@ impl Survey {
             self.average_problems
                 .extend(misfit(tensor, &slot.shape, name));
         }
-    }
-}
-
-/// Why a tensor cannot be the weights of a given shape, if it cannot.
-fn misfit(tensor: &Stored, shape: &[usize], name: String) -> Option<Problem> {
-    let float = tensor.dtype.bytes().is_some();
-    match &tensor.place {
-        // What is no tensor at all has no type either; its place says so.
-        Err(why) if float || tensor.shape.is_empty() => Some(Problem::Broken {
-            name,
-            why: why.clone(),
-        }),
-        _ if !float => Some(Problem::Dtype {
-            name,
-            dtype: tensor.dtype.clone(),
-        }),
-        _ if tensor.shape != shape => Some(Problem::Shape {
-            name,
-            found: tensor.shape.clone(),
-            expected: shape.to_vec(),
-        }),
-        _ => None,
     }
 }
 

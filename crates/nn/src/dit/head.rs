@@ -19,13 +19,19 @@ const TANGENT: usize = 1;
 /// The logit of a symbol that is never predicted.
 pub const NEVER: f64 = -1e9;
 
-/// The matrix `[V, C]` and the bias `[V]`.
+/// The matrix `[V, C]` and the bias `[V]`, or several of which each row has one.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a, T> {
     /// `[V, C]`.
     pub weight: &'a [T],
-    /// `[V]`.
+    /// `[V]`, or rows that begin with it.
     pub bias: &'a [T],
+    /// `V`.
+    pub symbols: usize,
+    /// Length of a row of biases.
+    pub stride: usize,
+    /// Which of them each row of logits has; if there is only one, nothing.
+    pub places: &'a [usize],
     /// The symbol that is never predicted.
     pub mask: Option<usize>,
     /// Where its blocks come from.
@@ -43,6 +49,11 @@ pub struct HeadGradient<'a, T> {
 }
 
 impl<T: Real> Head<'_, T> {
+    /// Where the bias of a row begins.
+    fn place(&self, row: usize) -> usize {
+        self.places.get(row).map_or(0, |place| place * self.stride)
+    }
+
     /// Shows every row's logits to `consumer` and collects its answers in order. The first set of
     /// features is the point itself; see [`Logits`] for the others. With a gradient, the point's
     /// logits, as the consumer left them, are taken for the gradient in them.
@@ -53,7 +64,7 @@ impl<T: Real> Head<'_, T> {
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
         mut gradient: Option<HeadGradient<T>>,
     ) -> Vec<R> {
-        let symbols = self.bias.len();
+        let symbols = self.symbols;
         let count = sets[0].len() / channels;
         let held = sets.iter().filter(|set| !set.is_empty()).count().max(1);
         let rows = (BLOCK / (symbols * held)).clamp(16, 4096).min(count.max(1));
@@ -103,7 +114,14 @@ impl<T: Real> Head<'_, T> {
             if let Some((gweight, gbias)) = &mut gradient.parameters {
                 let accumulate = gradient.accumulate || first > 0;
                 back_weight(channels, &sets[0][at], value, gweight, accumulate);
-                add_column_sums(value, gbias);
+                if self.places.is_empty() {
+                    add_column_sums(value, gbias);
+                } else {
+                    for (i, row) in value.chunks_exact(symbols).enumerate() {
+                        let gbias = &mut gbias[self.place(first + i)..];
+                        gbias.iter_mut().zip(row).for_each(|(b, g)| *b += *g);
+                    }
+                }
             }
         }
         self.pool.give(block);
@@ -112,7 +130,7 @@ impl<T: Real> Head<'_, T> {
 
     /// The logits of all sets that there are, one after the other, by one product.
     fn logits(&self, sets: &[Vec<T>], at: Range<usize>, channels: usize, block: &mut [T]) {
-        let symbols = self.bias.len();
+        let (symbols, first) = (self.symbols, at.start / channels);
         let present = sets.iter().enumerate().filter(|(_, set)| !set.is_empty());
         let present: Vec<(usize, &[T])> = present.map(|(i, set)| (i, &set[at.clone()])).collect();
         match &present[..] {
@@ -129,7 +147,8 @@ impl<T: Real> Head<'_, T> {
             .for_each(|(i, row)| {
                 let value = present[i / rows].0 != TANGENT;
                 if value {
-                    row.iter_mut().zip(self.bias).for_each(|(l, b)| *l += *b);
+                    let bias = &self.bias[self.place(first + i % rows)..];
+                    row.iter_mut().zip(bias).for_each(|(l, b)| *l += *b);
                 }
                 if let Some(mask) = self.mask {
                     row[mask] = T::of(if value { NEVER } else { 0.0 });

@@ -7,30 +7,11 @@
 
 use std::ops::Range;
 
-use super::{Config, Sight, Step};
+use super::{Config, Frame, Sight, Step};
+use crate::layout::{Affine, Builder, Tensor};
 
 /// Features of a sinusoid fed to a time map.
 pub const FEATURES: usize = 256;
-
-/// A named tensor of the flat vector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
-    /// The published name, without any prefix.
-    pub name: String,
-    /// Shape, row-major.
-    pub shape: Vec<usize>,
-    /// Where it lies.
-    pub range: Range<usize>,
-}
-
-/// `weight` and `bias` of a linear layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Affine {
-    /// `[out, in]`.
-    pub weight: Range<usize>,
-    /// `[out]`.
-    pub bias: Range<usize>,
-}
 
 /// One transformer block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +19,9 @@ pub struct Affine {
 pub struct Block {
     pub norm1: Range<usize>,
     pub qkv: Range<usize>,
+    pub qkv_bias: Option<Range<usize>>,
     pub out: Range<usize>,
+    pub out_bias: Option<Range<usize>>,
     pub norm2: Range<usize>,
     pub up: Affine,
     pub down: Affine,
@@ -55,6 +38,18 @@ pub struct Correction {
     pub down: Affine,
 }
 
+impl Correction {
+    /// Of a network with `c` channels and a conditioning of `e`.
+    pub(crate) fn new(b: &mut Builder, (c, e, width): (usize, usize, usize)) -> Self {
+        Self {
+            norm: b.add("correction.norm.weight", &[c]),
+            modulation: b.affine("correction.adaLN_modulation", 2 * c, e),
+            up: b.affine("correction.mlp.0", width, c),
+            down: b.affine("correction.mlp.2", c, width),
+        }
+    }
+}
+
 /// Ranges of every tensor, by use and by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields are the tensor names.
@@ -69,41 +64,18 @@ pub struct Layout {
     pub correction: Option<Correction>,
     /// The MLP that joins two towers.
     pub join: Option<[Affine; 2]>,
+    /// What is around the blocks of a MaskGIT.
+    pub frame: Option<Frame>,
     /// All of them in order.
     pub tensors: Vec<Tensor>,
 }
 
-#[derive(Default)]
-struct Builder {
-    tensors: Vec<Tensor>,
-    end: usize,
-}
-
-impl Builder {
-    fn add(&mut self, name: String, shape: &[usize]) -> Range<usize> {
-        let range = self.end..self.end + shape.iter().product::<usize>();
-        self.end = range.end;
-        self.tensors.push(Tensor {
-            name,
-            shape: shape.to_vec(),
-            range: range.clone(),
-        });
-        range
-    }
-
-    fn affine(&mut self, name: &str, out: usize, inner: usize) -> Affine {
-        Affine {
-            weight: self.add(format!("{name}.weight"), &[out, inner]),
-            bias: self.add(format!("{name}.bias"), &[out]),
-        }
-    }
-
-    fn map(&mut self, name: &str, conditioning: usize) -> [Affine; 2] {
-        [
-            self.affine(&format!("{name}.mlp.0"), conditioning, FEATURES),
-            self.affine(&format!("{name}.mlp.2"), conditioning, conditioning),
-        ]
-    }
+/// The two layers of a map from a number to the conditioning vector.
+pub(crate) fn map(b: &mut Builder, name: &str, conditioning: usize) -> [Affine; 2] {
+    [
+        b.affine(&format!("{name}.mlp.0"), conditioning, FEATURES),
+        b.affine(&format!("{name}.mlp.2"), conditioning, conditioning),
+    ]
 }
 
 impl Layout {
@@ -111,15 +83,17 @@ impl Layout {
     pub fn new(config: &Config) -> Self {
         let (c, e) = (config.width, config.conditioning);
         let mut b = Builder::default();
-        let embedding = b.add("vocab_embed.embedding".into(), &[config.vocabulary, c]);
-        let sigma = b.map("sigma_map", e);
+        let embedding = b.add("vocab_embed.embedding", &[config.vocabulary, c]);
+        let sigma = map(&mut b, "sigma_map", e);
         let blocks = (0..config.blocks)
             .map(|i| {
                 let name = |part: &str| format!("blocks.{i}.{part}");
                 Block {
                     norm1: b.add(name("norm1.weight"), &[c]),
                     qkv: b.add(name("attn_qkv.weight"), &[3 * c, c]),
+                    qkv_bias: None,
                     out: b.add(name("attn_out.weight"), &[c, c]),
+                    out_bias: None,
                     norm2: b.add(name("norm2.weight"), &[c]),
                     up: b.affine(&name("mlp.0"), 4 * c, c),
                     down: b.affine(&name("mlp.2"), c, 4 * c),
@@ -127,17 +101,12 @@ impl Layout {
                 }
             })
             .collect();
-        let norm = b.add("output_layer.norm_final.weight".into(), &[c]);
+        let norm = b.add("output_layer.norm_final.weight", &[c]);
         let head = b.affine("output_layer.linear", config.vocabulary, c);
         let modulation = b.affine("output_layer.adaLN_modulation", 2 * c, e);
-        let step = (config.step != Step::None).then(|| b.map("step_map", e));
+        let step = (config.step != Step::None).then(|| map(&mut b, "step_map", e));
         let correction = match config.step {
-            Step::Correction { width } => Some(Correction {
-                norm: b.add("correction.norm.weight".into(), &[c]),
-                modulation: b.affine("correction.adaLN_modulation", 2 * c, e),
-                up: b.affine("correction.mlp.0", width, c),
-                down: b.affine("correction.mlp.2", c, width),
-            }),
+            Step::Correction { width } => Some(Correction::new(&mut b, (c, e, width))),
             _ => None,
         };
         let join = match config.sight {
@@ -157,6 +126,7 @@ impl Layout {
             step,
             correction,
             join,
+            frame: None,
             tensors: b.tensors,
         }
     }

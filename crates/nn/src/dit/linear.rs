@@ -43,21 +43,27 @@ pub fn back_weight<T: Real>(inner: usize, x: &[T], gy: &[T], gw: &mut [T], accum
     );
 }
 
-/// `x W^T + b` for a few rows, as a new array.
+/// `x W^T + b` for a few rows, as a new array. A layer without a weight has its bias alone.
 pub fn affine<T: Real>(parameters: &[T], layer: &Affine, inner: usize, x: &[T]) -> Vec<T> {
     let bias = &parameters[layer.bias.clone()];
-    let mut y = vec![T::of(0.0); x.len() / inner * bias.len()];
-    forward(&parameters[layer.weight.clone()], inner, x, &mut y);
+    let mut y = affine_tangent(parameters, layer, inner, x);
+    add_to_rows(&mut y, bias);
+    y
+}
+
+/// Adds `bias [C]` to every row of `y [n, C]`.
+pub fn add_to_rows<T: Real>(y: &mut [T], bias: &[T]) {
     for row in y.chunks_exact_mut(bias.len()) {
         row.iter_mut().zip(bias).for_each(|(y, b)| *y += *b);
     }
-    y
 }
 
 /// `dx W^T` for a few rows: the tangent of [`affine`].
 pub fn affine_tangent<T: Real>(parameters: &[T], layer: &Affine, inner: usize, dx: &[T]) -> Vec<T> {
     let mut dy = vec![T::of(0.0); dx.len() / inner * layer.bias.len()];
-    forward(&parameters[layer.weight.clone()], inner, dx, &mut dy);
+    if !layer.weight.is_empty() {
+        forward(&parameters[layer.weight.clone()], inner, dx, &mut dy);
+    }
     dy
 }
 
@@ -92,10 +98,15 @@ impl<T: Real> Slots<'_, T> {
         gy: &[T],
         gx: Option<&mut Vec<T>>,
     ) {
-        self.weight(&layer.weight, inner, x, gy);
         add_column_sums(gy, self.at(&layer.bias));
+        if !layer.weight.is_empty() {
+            self.weight(&layer.weight, inner, x, gy);
+        }
         if let Some(gx) = gx {
             gx.resize(x.len(), T::of(0.0));
+            if layer.weight.is_empty() {
+                return;
+            }
             back_input(&parameters[layer.weight.clone()], inner, gy, gx, true);
         }
     }

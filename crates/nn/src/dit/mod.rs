@@ -10,12 +10,14 @@
 //! - `trunk`: the blocks, forward, tangent and backward;
 //! - `head`: features to logits and back, in blocks of rows;
 //! - `correction`: what a step adds to the features;
+//! - `frame`: what MaskGIT has around the same blocks;
 //! - `towers`: conditionals of one position given all others;
 //! - `model`: [`Dit`], the whole; `network`: what the rest of the program sees of it.
 
 mod columns;
 mod config;
 mod correction;
+mod frame;
 mod head;
 mod layout;
 mod linear;
@@ -25,6 +27,9 @@ mod time;
 mod towers;
 mod trunk;
 
+pub use crate::layout::{Affine, Tensor};
 pub use config::{Config, SIZES, Sight, Step, TimeInput};
-pub use layout::{Affine, Block, Correction, FEATURES, Layout, Tensor};
+pub use frame::{Edge, Frame};
+pub(crate) use layout::map;
+pub use layout::{Block, Correction, FEATURES, Layout};
 pub use model::{Dit, Pass};

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::{
     Config, Layout, Step,
     correction::Corrected,
+    frame::Framed,
     head::Pool,
     linear::{Slots, affine, affine_tangent},
     time::Time,
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     Adaptation, Batch, Real, Want, kernel,
     layers::{
-        norm::{Norm, Stats},
+        norm::{EPS, Norm, Stats},
         rotary::Angles,
     },
 };
@@ -53,6 +54,7 @@ pub struct Pass<T> {
     pub(super) correction: Corrected<T>,
     pub(super) features: Vec<T>,
     pub(super) tangents: Vec<T>,
+    framed: Framed<T>,
     pub(super) towers: Towers<T>,
     /// In the features, of the rows descended from.
     pub(super) gfeatures: Vec<T>,
@@ -124,9 +126,13 @@ impl<T: Real> Dit<T> {
         Ok(Self::assemble(config, layout, parameters))
     }
 
-    fn assemble(config: Config, layout: Layout, parameters: Vec<T>) -> Self {
+    /// Of parts that belong together.
+    pub(crate) fn assemble(config: Config, layout: Layout, parameters: Vec<T>) -> Self {
         Self {
-            angles: Angles::new(config.length, config.head_width()),
+            angles: match layout.frame {
+                None => Angles::new(config.length, config.head_width()),
+                Some(_) => Angles::still(config.length, config.head_width()),
+            },
             config,
             layout,
             parameters,
@@ -191,6 +197,7 @@ impl<T: Real> Dit<T> {
             batch: count,
             moving: want.moving.min(count),
             causal: self.layout.join.is_some(),
+            exact: self.layout.frame.is_some(),
         };
         pass.sizes = sizes;
         pass.back = want.back;
@@ -209,6 +216,9 @@ impl<T: Real> Dit<T> {
         let x = sized(&mut pass.x, sizes.state());
         for (row, &token) in x.chunks_exact_mut(c).zip(batch.x) {
             row.copy_from_slice(&embedding[token * c..(token + 1) * c]);
+        }
+        if let Some(frame) = &layout.frame {
+            frame.enter(p, sizes, x, &mut pass.framed);
         }
         pass.dx.clear();
         let dx = sized(&mut pass.dx, sizes.moved());
@@ -263,6 +273,13 @@ impl<T: Real> Dit<T> {
     fn finish(&self, pass: &mut Pass<T>) {
         let (layout, p, s) = (&self.layout, &self.parameters[..], pass.sizes);
         let rows = s.batch * s.length;
+        if let Some(frame) = &layout.frame {
+            let features = sized(&mut pass.features, s.state());
+            let tangents = sized(&mut pass.tangents, s.moved());
+            let states = (&pass.x[..], &pass.dx[..]);
+            frame.leave(p, s, states, (features, tangents), &mut pass.framed);
+            return self.correct(pass);
+        }
         let trunk = &pass.time.trunk;
         pass.modulation = affine(p, &layout.modulation, s.conditioning, &trunk.value);
         let dmodulation = affine_tangent(p, &layout.modulation, s.conditioning, &trunk.tangent);
@@ -281,6 +298,7 @@ impl<T: Real> Dit<T> {
             stride: 2 * s.channels,
             at: 0,
             length: s.length,
+            eps: EPS,
         }
     }
 
@@ -300,19 +318,23 @@ impl<T: Real> Dit<T> {
         let mut gtrunk = None;
         if full {
             let mut gc = vec![T::of(0.0); pass.time.trunk.value.len()];
-            let norm = self.norm(&p[layout.norm.clone()], &pass.modulation, s);
-            let mut gmods = vec![T::of(0.0); pass.modulation.len()];
-            let gweight = gradient.at(&layout.norm);
-            norm.backward(
-                (&pass.x, &pass.stats),
-                gfeatures,
-                &mut gx,
-                &mut gmods,
-                gweight,
-            );
             let c = &pass.time.trunk.value;
-            let inner = (s.conditioning, &c[..]);
-            gradient.affine(p, &layout.modulation, inner, &gmods, Some(&mut gc));
+            if let Some(frame) = &layout.frame {
+                frame.back_leave(p, &pass.framed, (&pass.x, gfeatures), &mut gx, gradient);
+            } else {
+                let norm = self.norm(&p[layout.norm.clone()], &pass.modulation, s);
+                let mut gmods = vec![T::of(0.0); pass.modulation.len()];
+                let gweight = gradient.at(&layout.norm);
+                norm.backward(
+                    (&pass.x, &pass.stats),
+                    gfeatures,
+                    &mut gx,
+                    &mut gmods,
+                    gweight,
+                );
+                let inner = (s.conditioning, &c[..]);
+                gradient.affine(p, &layout.modulation, inner, &gmods, Some(&mut gc));
+            }
             let chunk = part_of(s.length, s.channels) * s.length * s.channels;
             let alone = pass.parts.len() >= rayon::current_num_threads();
             for (at, block) in layout.blocks.iter().enumerate().rev() {
@@ -342,6 +364,9 @@ impl<T: Real> Dit<T> {
                 }
                 let inner = (s.conditioning, &c[..]);
                 gradient.affine(p, &block.modulation, inner, &gmods, Some(&mut gc));
+            }
+            if let Some(frame) = &layout.frame {
+                frame.back_enter(p, s, &pass.framed, &mut gx, gradient);
             }
             let gembedding = gradient.at(&layout.embedding);
             for (&token, g) in pass.tokens.iter().zip(gx.chunks_exact(s.channels)) {

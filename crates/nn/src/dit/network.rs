@@ -39,6 +39,14 @@ impl<T: Real> Dit<T> {
         sets
     }
 
+    /// The position of each row, where positions have their own biases.
+    fn places(&self, pass: &Pass<T>, rows: &[usize]) -> Vec<usize> {
+        match self.layout.frame {
+            Some(_) => rows.iter().map(|row| row % pass.sizes.length).collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// Clears, once an evaluation, what the way back only ever adds to; products overwrite.
     fn begin(&self, pass: &mut Pass<T>, gradient: &mut Gradient<T>) {
         let range = self.trainable(gradient.adaptation);
@@ -58,7 +66,10 @@ impl<T: Real> Dit<T> {
         pass.gfeatures.resize(pass.features.len(), T::of(0.0));
         if !gradient.accumulate {
             for tensor in &self.layout.tensors {
-                let added = tensor.shape.len() == 1 || tensor.range == self.layout.embedding;
+                let frame = self.layout.frame.as_ref();
+                let added = tensor.shape.len() == 1
+                    || tensor.range == self.layout.embedding
+                    || frame.is_some_and(|frame| frame.adds(&tensor.range));
                 if added && tensor.range.start >= range.start {
                     let at = tensor.range.start - range.start..tensor.range.end - range.start;
                     gradient.data[at].fill(T::of(0.0));
@@ -87,9 +98,11 @@ impl<T: Real> Dit<T> {
         let into = HeadGradient {
             features: &mut gchosen,
             parameters,
-            accumulate: gradient.accumulate || pass.descended,
+            // A tied weight has been cleared for the embedding's part of its gradient.
+            accumulate: gradient.accumulate || pass.descended || self.layout.frame.is_some(),
         };
-        let answers = go(self.head(), &sets, c, into);
+        let places = self.places(pass, rows.rows);
+        let answers = go(self.head(&places), &sets, c, into);
         pass.descended |= !rows.rows.is_empty();
         for (&row, g) in rows.rows.iter().zip(gchosen.chunks_exact(c)) {
             pass.gfeatures[row * c..(row + 1) * c].copy_from_slice(g);
@@ -97,10 +110,14 @@ impl<T: Real> Dit<T> {
         answers
     }
 
-    fn head(&self) -> Head<'_, T> {
+    fn head<'a>(&'a self, places: &'a [usize]) -> Head<'a, T> {
+        let frame = self.layout.frame.as_ref();
         Head {
             weight: &self.parameters[self.layout.head.weight.clone()],
             bias: &self.parameters[self.layout.head.bias.clone()],
+            symbols: self.symbols(),
+            stride: frame.map_or(0, |_| self.config.vocabulary),
+            places,
             mask: self.config.mask,
             pool: &self.pool,
         }
@@ -111,7 +128,8 @@ impl<T: Real> Network<T> for Dit<T> {
     type Pass = Pass<T>;
 
     fn symbols(&self) -> usize {
-        self.config.vocabulary
+        let frame = self.layout.frame.as_ref();
+        frame.map_or(self.config.vocabulary, |frame| frame.symbols)
     }
 
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
@@ -125,7 +143,9 @@ impl<T: Real> Network<T> for Dit<T> {
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
     ) -> Vec<R> {
         let sets = self.gather(pass, &rows);
-        self.head().visit(&sets, self.config.width, consumer, None)
+        let places = self.places(pass, rows.rows);
+        let head = self.head(&places);
+        head.visit(&sets, self.config.width, consumer, None)
     }
 }
 
@@ -143,7 +163,10 @@ impl<T: Real> Learner<T> for Dit<T> {
     fn trainable(&self, adaptation: Adaptation) -> Range<usize> {
         let first = match (adaptation, self.config.step, &self.layout.step) {
             (Adaptation::Full, ..) => 0,
-            (Adaptation::Head, Step::Correction { .. }, Some(step)) => step[0].weight.start,
+            (Adaptation::Head, Step::Correction { .. }, Some(step)) => match self.layout.frame {
+                Some(_) => self.layout.sigma[0].weight.start,
+                None => step[0].weight.start,
+            },
             (Adaptation::Head, ..) => self.layout.len(),
         };
         first..self.layout.len()

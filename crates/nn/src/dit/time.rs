@@ -14,7 +14,7 @@ use crate::{Real, silu};
 /// backward passes need.
 #[derive(Clone, Debug, Default)]
 pub struct Time<T> {
-    sigma: Map<T>,
+    sigma: Option<Map<T>>,
     step: Option<Map<T>>,
     /// For trunk and last layer, `[B, E]`.
     pub trunk: Activated<T>,
@@ -41,6 +41,18 @@ impl<T: Real> Activated<T> {
             value,
             tangent,
             slope,
+        }
+    }
+}
+
+impl<T: Real> Activated<T> {
+    /// Of a trunk that is told nothing.
+    fn nothing(width: usize, count: usize, moving: usize) -> Self {
+        let zeros = |rows: usize| vec![T::of(0.0); rows * width];
+        Self {
+            value: zeros(count),
+            tangent: zeros(moving),
+            slope: zeros(count),
         }
     }
 }
@@ -116,6 +128,13 @@ impl<T: Real> Time<T> {
         (t, r): (&[f64], &[f64]),
         moving: usize,
     ) -> Self {
+        let blind = layout.frame.is_some() && config.step != Step::Trunk;
+        if layout.frame.is_some() && config.step == Step::None {
+            return Self {
+                trunk: Activated::nothing(config.conditioning, t.len(), moving),
+                ..Self::default()
+            };
+        }
         let points: Vec<_> = t.iter().map(|&t| config.time.value(t)).collect();
         let sigma = Map::new(parameters, &layout.sigma, &points, moving);
         let step = layout.step.as_ref().map(|layers| {
@@ -138,8 +157,13 @@ impl<T: Real> Time<T> {
             (Step::Correction { .. }, Some(step)) => (alone(), Some(both(step))),
             _ => (alone(), None),
         };
+        let trunk = if blind {
+            Activated::nothing(config.conditioning, t.len(), moving)
+        } else {
+            trunk
+        };
         Self {
-            sigma,
+            sigma: Some(sigma),
             step,
             trunk,
             correction,
@@ -174,12 +198,20 @@ impl<T: Real> Time<T> {
         if let (Some(map), Some(layers), Some(g)) = (&self.step, &layout.step, gstep) {
             map.backward(parameters, layers, &g, gradient);
         }
-        if full {
+        let Some(sigma) = &self.sigma else {
+            return;
+        };
+        // The map of a MaskGIT's correction is part of it; of any other, the trunk's.
+        if let (Some(_), Step::Correction { .. }, Some(g)) =
+            (&layout.frame, config.step, &gcorrection)
+        {
+            sigma.backward(parameters, &layout.sigma, g, gradient);
+        } else if full {
             let mut g = gtrunk.unwrap_or_default();
             for (g, extra) in g.iter_mut().zip(gcorrection.iter().flatten()) {
                 *g += *extra;
             }
-            self.sigma.backward(parameters, &layout.sigma, &g, gradient);
+            sigma.backward(parameters, &layout.sigma, &g, gradient);
         }
     }
 }

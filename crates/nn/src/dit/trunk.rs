@@ -5,9 +5,11 @@
 //! MLP's hidden layer before GELU, and both branches' outputs, 11 numbers a channel. Norms, GELU
 //! and the state between the branches are recomputed on the way back.
 
+use std::ops::Range;
+
 use super::{
     Block,
-    linear::{Slots, affine, affine_tangent, back_input, forward},
+    linear::{Slots, add_to_rows, affine, affine_tangent, back_input, forward},
 };
 use crate::{
     Real,
@@ -15,7 +17,7 @@ use crate::{
         attention::{self, Shape},
         gate::{Gate, add_column_sums},
         gelu::{self, Form},
-        norm::{Norm, Stats},
+        norm::{EPS, Norm, Stats},
         rotary::{self, Angles},
     },
 };
@@ -37,6 +39,8 @@ pub struct Sizes {
     pub moving: usize,
     /// Whether a position sees none behind it.
     pub causal: bool,
+    /// Whether GELU is the exact one.
+    pub exact: bool,
 }
 
 impl Sizes {
@@ -47,6 +51,10 @@ impl Sizes {
             width: self.channels / self.heads,
             causal: self.causal,
         }
+    }
+
+    fn form(&self) -> Form {
+        if self.exact { Form::Exact } else { Form::Tanh }
     }
 
     fn parts(&self) -> (usize, usize, usize) {
@@ -133,6 +141,7 @@ fn norm<'a, T>(sizes: &Sizes, weight: &'a [T], modulation: &'a [T], which: usize
         stride: 6 * sizes.channels,
         at: which * 3 * sizes.channels,
         length: sizes.length,
+        eps: EPS,
     }
 }
 
@@ -218,6 +227,9 @@ impl<'a, T: Real> BlockPass<'a, T> {
         norm.forward(&kept.x, h, stats);
         let three = sized(&mut scratch.three[0], 3 * n);
         forward(&p[b.qkv.clone()], width, h, three);
+        if let Some(bias) = &b.qkv_bias {
+            add_to_rows(three, &p[bias.clone()]);
+        }
         let [q, k, v] = &mut kept.qkv;
         let parts = [sized(q, n), sized(k, n), sized(v, n)];
         rotary::split(self.angles, (s.length, s.heads), three, parts);
@@ -263,7 +275,8 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let attended = sized(&mut kept.attended, n);
         forward(&p[b.out.clone()], width, h, attended);
         let gate1 = gate(&s, mods, 0);
-        gate1.forward(attended, None, x);
+        let bias = b.out_bias.as_ref().map(|bias| &p[bias.clone()]);
+        gate1.forward(attended, bias, x);
         if m > 0 {
             forward(&p[b.out.clone()], width, dh, moved);
             gate1.tangent(&attended[..m], (moved, dmodulation), dx);
@@ -278,7 +291,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let hidden = sized(&mut kept.hidden, 4 * n);
         let active = sized(wide, 4 * n);
         forward(&p[b.up.weight.clone()], width, h, hidden);
-        gelu::forward(Form::Tanh, hidden, &p[b.up.bias.clone()], active);
+        gelu::forward(s.form(), hidden, &p[b.up.bias.clone()], active);
         let out = sized(&mut kept.out, n);
         forward(&p[b.down.weight.clone()], 4 * width, active, out);
         let gate2 = gate(&s, mods, 1);
@@ -286,7 +299,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         if m > 0 {
             let dwide = sized(dwide, 4 * m);
             forward(&p[b.up.weight.clone()], width, dh, dwide);
-            gelu::chain(Form::Tanh, &hidden[..4 * m], dwide);
+            gelu::chain(s.form(), &hidden[..4 * m], dwide);
             forward(&p[b.down.weight.clone()], 4 * width, dwide, moved);
             gate2.tangent(&out[..m], (moved, dmodulation), dx);
         }
@@ -296,13 +309,15 @@ impl<'a, T: Real> BlockPass<'a, T> {
     /// the matrices need is left in the scratch arrays for [`weights`](Self::weights); those of
     /// vectors are returned. Rows that the forward pass was not asked for have no gradient.
     pub fn backward(&mut self, kept: &Kept<T>, gx: &mut [T]) -> Sums<T> {
-        let s = self.sizes;
+        let (s, b) = (self.sizes, self.block);
         let (n, width) = (s.state(), s.channels);
         let mut sums = Sums {
             modulation: vec![T::of(0.0); kept.modulation.len()],
             norms: [0, 1].map(|_| vec![T::of(0.0); width]),
             up: vec![T::of(0.0); 4 * width],
             down: vec![T::of(0.0); width],
+            qkv: vec![T::of(0.0); b.qkv_bias.as_ref().map_or(0, Range::len)],
+            out: vec![T::of(0.0); b.out_bias.as_ref().map_or(0, Range::len)],
         };
         match &kept.rows {
             None => self.feed_back(s, kept, gx, &mut sums),
@@ -335,9 +350,9 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let gmods = &mut sums.modulation;
         let gate2 = gate(&s, mods, 1);
         gate2.backward(&kept.out, gx, gy2, gmods, Some(&mut sums.down));
-        gelu::value(Form::Tanh, &kept.hidden, active);
+        gelu::value(s.form(), &kept.hidden, active);
         back_input(&p[b.down.weight.clone()], 4 * width, gy2, gwide, false);
-        gelu::chain(Form::Tanh, &kept.hidden, gwide);
+        gelu::chain(s.form(), &kept.hidden, gwide);
         add_column_sums(gwide, &mut sums.up);
         // The state between the branches, by the operations of the forward pass.
         let gate1 = gate(&s, mods, 0);
@@ -358,7 +373,8 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let state = (&middle[..], &scratch.stats[..]);
         norm2.backward(state, gh, gx, gmods, &mut sums.norms[1]);
 
-        gate1.backward(&kept.attended, gx, gy1, gmods, None);
+        let gbias = b.out_bias.is_some().then_some(&mut sums.out[..]);
+        gate1.backward(&kept.attended, gx, gy1, gmods, gbias);
         back_input(&p[b.out.clone()], width, gy1, gh, false);
     }
 
@@ -382,6 +398,9 @@ impl<'a, T: Real> BlockPass<'a, T> {
             [gq, gk, gv],
         );
         rotary::join(self.angles, (s.length, s.heads), [gq, gk, gv], three);
+        if b.qkv_bias.is_some() {
+            add_column_sums(three, &mut sums.qkv);
+        }
         let norm1 = norm(&s, &p[b.norm1.clone()], &kept.modulation, 0);
         let stats = sized(&mut scratch.stats, n / width);
         norm1.forward(&kept.x, h1, stats);
@@ -410,6 +429,8 @@ pub struct Sums<T> {
     norms: [Vec<T>; 2],
     up: Vec<T>,
     down: Vec<T>,
+    qkv: Vec<T>,
+    out: Vec<T>,
 }
 
 impl<T: Real> Sums<T> {
@@ -423,6 +444,13 @@ impl<T: Real> Sums<T> {
         ] {
             let to = gradient.at(range);
             to.iter_mut().zip(sum).for_each(|(t, s)| *t += *s);
+        }
+        let biases = [(&block.qkv_bias, &self.qkv), (&block.out_bias, &self.out)];
+        for (range, sum) in biases {
+            if let Some(range) = range {
+                let to = gradient.at(range);
+                to.iter_mut().zip(sum).for_each(|(t, s)| *t += *s);
+            }
         }
     }
 }

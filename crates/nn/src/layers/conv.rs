@@ -74,19 +74,19 @@ impl<T: Real> Conv<'_, T> {
     /// `y`, or `y += ` if `add`.
     pub fn forward(&self, pictures: Pictures, x: &[T], y: &mut [T], add: bool) {
         let out = self.check(pictures, x, y);
-        let plain = self.window == Window::same(1, 1);
-        let lines = match (plain, self.window.stride) {
-            // Every pixel is a line of its own, for which nothing is copied.
-            (true, _) => out.height,
-            (_, 1) => BAND / (out.width + self.window.size[1]),
+        if self.window == Window::same(1, 1) {
+            // Pixels are rows as they lie.
+            y.par_chunks_mut(BAND * self.outputs)
+                .for_each(|y| self.start(y, add));
+            return self.product(View::new(x, pictures.pixels(), self.inputs), 0, y);
+        }
+        let lines = match self.window.stride {
+            1 => BAND / (out.width + self.window.size[1]),
             _ => WINDOWS / (out.width * self.depth()).max(1),
         };
         bands(out, lines.max(1), y, |(picture, line), y| {
             let x = &x[picture * pictures.one()..][..pictures.one()];
-            if plain {
-                self.start(y, add);
-                self.product(View::new(x, y.len() / self.outputs, self.inputs), 0, y);
-            } else if self.window.stride == 1 {
+            if self.window.stride == 1 {
                 self.band(pictures, x, line, y, add);
             } else {
                 self.start(y, add);

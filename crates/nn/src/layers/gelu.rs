@@ -53,10 +53,8 @@ impl Form {
                 (u * sigma, sigma * (one + u * rest * dz))
             }
             Self::Exact => {
-                let wide = u.widen();
-                let phi = 0.5 * libm::erfc(-wide * std::f64::consts::FRAC_1_SQRT_2);
-                let density = (-0.5 * wide * wide).exp() * 0.398_942_280_401_432_7;
-                (T::of(wide * phi), T::of(phi + wide * density))
+                let (phi, density) = u.normal();
+                (u * phi, phi + u * density)
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The layers of the DiT and of networks of pictures on slices, each with its forward, backward and tangent side by side.
+//! The layers of the DiT and of networks of pictures on slices, each with its forward, backward and
+//! tangent side by side.
 //!
 //! These are the fast versions: several operations in one pass over memory, all threads, the
 //! widest vectors of the machine. The plain version of each, in tensor operations that read like

@@ -1,5 +1,5 @@
 //! LayerNorm without bias, then the adaLN modulation, in one pass over the rows:
-//! `y = w xhat (1 + scale) + shift`, `xhat = (x - mean) / sqrt(var + 1e-5)`.
+//! `y = w xhat (1 + scale) + shift`, `xhat = (x - mean) / sqrt(var + eps)`.
 //!
 //! `scale` and `shift` are rows of a modulation array `[B, M]`, one row a sequence of `L` rows.
 //!
@@ -12,7 +12,8 @@ use rayon::prelude::*;
 
 use crate::{Real, simd};
 
-const EPS: f64 = 1e-5;
+/// What is added to the variance, as PyTorch does without a word.
+pub const EPS: f64 = 1e-5;
 /// Rows of one task. A sum over a sequence adds the tasks' sums in order.
 const ROWS: usize = 32;
 const LANES: usize = 16;
@@ -30,6 +31,8 @@ pub struct Norm<'a, T> {
     pub at: usize,
     /// Rows `L` of a sequence.
     pub length: usize,
+    /// What is added to the variance.
+    pub eps: f64,
 }
 
 /// Mean and reciprocal deviation of a row.
@@ -66,7 +69,7 @@ impl<T: Real> Norm<'_, T> {
                         for (i, ((y, x), stats)) in rows.enumerate() {
                             let b = (task * ROWS + i) / self.length;
                             let (shift, scale) = self.shift_scale(self.modulation, b);
-                            *stats = statistics(x);
+                            *stats = statistics(x, self.eps);
                             let Stats { mean, rstd } = *stats;
                             for j in 0..c {
                                 let gain = self.weight[j] * (T::of(1.0) + scale[j]);
@@ -201,13 +204,13 @@ fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
 }
 
 #[inline(always)]
-fn statistics<T: Real>(x: &[T]) -> Stats<T> {
+fn statistics<T: Real>(x: &[T], eps: f64) -> Stats<T> {
     let count = T::of(1.0 / x.len() as f64);
     let mean = sum_of(x.len(), |i| x[i]) * count;
     let variance = sum_of(x.len(), |i| (x[i] - mean) * (x[i] - mean)) * count;
     Stats {
         mean,
-        rstd: T::of(1.0) / (variance + T::of(EPS)).sqrt(),
+        rstd: T::of(1.0) / (variance + T::of(eps)).sqrt(),
     }
 }
 

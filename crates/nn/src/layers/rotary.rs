@@ -31,6 +31,16 @@ impl<T: Real> Angles<T> {
         }
     }
 
+    /// No turning at all, for networks that know their positions otherwise.
+    pub fn still(length: usize, width: usize) -> Self {
+        let half = width / 2;
+        Self {
+            half,
+            cos: vec![T::of(1.0); length * half],
+            sin: vec![T::of(0.0); length * half],
+        }
+    }
+
     /// Positions there are angles for.
     pub fn length(&self) -> usize {
         self.cos.len() / self.half.max(1)
