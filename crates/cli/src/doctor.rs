@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 
-use fewstep_nn::checkpoint::{self, Report, SizesReport, Weights};
+use fewstep_nn::checkpoint::{self, NetworkReport, Report, SizesReport, Weights};
 
 use crate::Failure;
 
-/// Say what a checkpoint is: family, sizes, averaged weights, tensors that are missing, unexpected
+/// Say what a checkpoint is (MDLM, DUO, SDTT, VQGAN, MaskGIT, Inception): family, sizes, averaged weights, tensors that are missing, unexpected
 /// or damaged; exit 1 if it cannot be loaded as it is.
 #[derive(clap::Args)]
 pub struct Args {
@@ -77,13 +77,16 @@ fn table(report: &Report) -> String {
     } else {
         "unknown"
     };
-    lines.add(
-        "family",
-        report.family.map_or(unnamed, |family| family.name()),
-    );
-    match &report.sizes {
-        Some(sizes) => network(sizes, &mut lines),
-        None => lines.add("network", "unknown"),
+    let family = match (&report.network, report.family) {
+        (Some(network), _) => network.name,
+        (None, Some(family)) => family.name(),
+        (None, None) => unnamed,
+    };
+    lines.add("family", family);
+    match (&report.sizes, &report.network) {
+        (Some(sizes), _) => network(sizes, &mut lines),
+        (None, Some(network)) => pictures(network, &mut lines),
+        (None, None) => lines.add("network", "unknown"),
     }
     let types = report
         .dtypes
@@ -166,6 +169,17 @@ fn network(sizes: &SizesReport, lines: &mut Lines) {
         None => lines.add("time input", "unknown, and so is the mask"),
     }
     lines.add("step", &sizes.step);
+}
+
+fn pictures(network: &NetworkReport, lines: &mut Lines) {
+    let total = network.parameters.map(thousands);
+    lines.add(
+        "network",
+        total.map_or("unknown".into(), |total| format!("{total} parameters")),
+    );
+    if let Some(sizes) = &network.sizes {
+        lines.add("sizes", sizes);
+    }
 }
 
 /// A number of bytes as people read it.

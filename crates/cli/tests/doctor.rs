@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
-use fewstep_nn::checkpoint;
-use fewstep_nn::dit::{Config, Layout, TimeInput};
-use serde_json::Value;
+use fewstep_nn::checkpoint::{self, Blueprint};
+use fewstep_nn::dit::{Config, Layout, Tensor, TimeInput};
+use fewstep_nn::{inception, maskgit, vqgan};
+use serde_json::{Value, json};
 
 fn doctor(path: &Path, words: &[&str]) -> Output {
     Command::new(cargo_bin!("fewstep"))
@@ -96,6 +97,92 @@ fn a_checkpoint_that_cannot_be_loaded() {
             .contains("family unknown")
     );
     assert_eq!(report["sizes"]["width"], 256);
+}
+
+/// A file of zeros with these tensors.
+fn zeros(path: &Path, tensors: &[Tensor]) {
+    let entry = |tensor: &Tensor| {
+        let offsets = [4 * tensor.range.start, 4 * tensor.range.end];
+        let about = json!({ "dtype": "F32", "shape": tensor.shape, "data_offsets": offsets });
+        (tensor.name.clone(), about)
+    };
+    let header: serde_json::Map<String, Value> = tensors.iter().map(entry).collect();
+    let header = Value::from(header).to_string();
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.resize(bytes.len() + 4 * tensors.last().unwrap().range.end, 0);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn networks_of_pictures() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("network.safetensors");
+    let vqgan = vqgan::Config {
+        widths: vec![32, 64],
+        attention: vec![false, true],
+        blocks: 1,
+        first: 32,
+        latent: 8,
+        embedding: 6,
+        codes: 11,
+        ..vqgan::Config::imagenet()
+    };
+    let maskgit = maskgit::Config {
+        codes: 11,
+        side: 3,
+        width: 48,
+        blocks: 1,
+        heads: 1,
+        ..maskgit::Config::imagenet(256).unwrap()
+    };
+    let inception = inception::Config {
+        first: 2,
+        classes: None,
+    };
+    for (tensors, family, sizes) in [
+        (
+            vqgan.tensors(),
+            "VQGAN",
+            "11 codes of 6, f2, levels of 32 64 channels",
+        ),
+        (
+            maskgit.tensors(),
+            "MaskGIT",
+            "3 x 3 codes of 11, 1000 classes, width 48",
+        ),
+        (
+            inception.tensors(),
+            "Inception",
+            "128 features, no head for logits",
+        ),
+    ] {
+        zeros(&path, &tensors);
+        let result = doctor(&path, &[]);
+        assert_eq!(result.status.code(), Some(0), "{result:?}");
+        let lines = text(&result.stdout);
+        for expected in [
+            format!("family       {family}\n"),
+            format!("sizes        {sizes}"),
+            "verdict      can be loaded\n".into(),
+        ] {
+            assert!(lines.contains(&expected), "{expected}{lines}");
+        }
+        let report: Value = serde_json::from_slice(&doctor(&path, &["--json"]).stdout).unwrap();
+        let total = tensors.last().unwrap().range.end;
+        assert_eq!(report["network"]["parameters"], total);
+        // The same file with one tensor under another name.
+        let mut wrong = tensors;
+        wrong.last_mut().unwrap().name = "strange".into();
+        zeros(&path, &wrong);
+        let result = doctor(&path, &[]);
+        assert_eq!(result.status.code(), Some(1), "{result:?}");
+        assert!(
+            text(&result.stdout).contains("unexpected   strange"),
+            "{result:?}"
+        );
+        assert_eq!(text(&result.stderr).lines().count(), 1);
+    }
 }
 
 #[test]
