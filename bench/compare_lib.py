@@ -12,7 +12,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "bench" / "peers"
 OURS = "fewstep"
-WORKS = ["dit-small-forward", "dit-small-train", "dit-small-sample", "dag-byte", "dag-bpe"]
+WORKS = [
+    "dit-small-forward",
+    "dit-small-train",
+    "dit-small-sample",
+    "dag-byte",
+    "dag-bpe",
+    "vqgan-decode",
+]
 LIBRARIES = ["torch", "jax"]
 KEYS = ["peer", "work", "seconds", "best", "peak_bytes", "steps", "version"]
 
@@ -40,6 +47,13 @@ def peers_of(work):
         if last == "sample":
             peers.append(("pytorch-eager-lean", "torch", [*torch, "--lean"]))
         return peers
+    if kind == "vqgan":
+        torch = [str(PEERS / "torch_vqgan.py"), *threads]
+        return [
+            ("pytorch-eager", "torch", torch),
+            ("pytorch-eager-lean", "torch", [*torch, "--lean"]),
+            ("pytorch-compiled", "torch", [*torch, "--compile"]),
+        ]
     torch = [str(PEERS / "torch_dag.py"), last, *threads]
     return [
         ("pytorch-eager", "torch", torch),

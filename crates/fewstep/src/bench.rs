@@ -14,6 +14,7 @@ use fewstep_nn::{
     dit::{Config, Dit, Layout, Pass, Sight, Step, TimeInput},
     kernel::{View, matmul},
     optim::{Settings, clip},
+    vqgan::{self, Vqgan},
 };
 
 use crate::{
@@ -43,13 +44,15 @@ pub enum Work {
     DagByte,
     /// The same with 50258 symbols, 256 channels, 4 blocks, 4 heads, 128 positions, 4 sequences.
     DagBpe,
+    /// A picture of 256 x 256 pixels from its codes by the VQGAN f16 with 1024 codes.
+    VqganDecode,
 }
 
 /// Steps of a generation.
 const SAMPLE_STEPS: usize = 16;
 
 /// All works, in the order they are shown.
-pub const WORKS: [Work; 7] = [
+pub const WORKS: [Work; 8] = [
     Work::Gemm,
     Work::DitSmallForward,
     Work::DitSmallTangent,
@@ -57,6 +60,7 @@ pub const WORKS: [Work; 7] = [
     Work::DitSmallSample,
     Work::DagByte,
     Work::DagBpe,
+    Work::VqganDecode,
 ];
 
 impl Work {
@@ -70,6 +74,7 @@ impl Work {
             Self::DitSmallSample => "dit-small-sample",
             Self::DagByte => "dag-byte",
             Self::DagBpe => "dag-bpe",
+            Self::VqganDecode => "vqgan-decode",
         }
     }
 }
@@ -167,19 +172,42 @@ fn prepare(work: Work) -> Result<Prepared, Error> {
         Work::DitSmallSample => sample(small()?)?,
         Work::DagByte => dag((257, 256, 6, 8), 256, 16)?,
         Work::DagBpe => dag((50_258, 256, 4, 4), 128, 4)?,
+        Work::VqganDecode => decode()?,
     })
 }
 
 /// A network none of whose parameters is zero.
 fn network(config: Config) -> Result<Dit<f32>, Error> {
     let mut net = Dit::new(config, 0)?;
+    disturb(net.parameters_mut());
+    Ok(net)
+}
+
+/// Any cheap noise will do.
+fn disturb(parameters: &mut [f32]) {
     let mut state = 1u32;
-    for p in net.parameters_mut() {
-        // Any cheap noise will do.
+    for p in parameters {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         *p += (state >> 8) as f32 * (0.04 / 16_777_216.0) - 0.02;
     }
-    Ok(net)
+}
+
+/// A picture from its codes.
+fn decode() -> Result<Prepared, Error> {
+    let config = vqgan::Config::imagenet();
+    let mut parameters = vec![0f32; vqgan::Layout::new(&config).len()];
+    disturb(&mut parameters);
+    let (side, codes) = (16, config.codes);
+    let net = Vqgan::from_parameters(config, parameters)?;
+    let operations = net.operations((1, side, side));
+    let mut rng = Key::new(0, Purpose::Data).at(0, 0);
+    let picture: Vec<usize> = (0..side * side).map(|_| index(&mut rng, codes)).collect();
+    let step = move || {
+        // The codes are in the codebook and of one picture.
+        let pixels = net.decode((1, side, side), &picture);
+        std::hint::black_box(pixels.is_ok());
+    };
+    Ok((Box::new(step), None, operations))
 }
 
 /// Operations of the products of one forward pass over `tokens` positions, `head` of them through
