@@ -152,6 +152,7 @@ fn branch<T: Scalar>([b, l, c]: [usize; 3], [x, dx, gy]: &Point<T>) -> Pairs<T> 
         stride: 3 * c,
         at: 0,
         length: l,
+        eps: norm::EPS,
     };
     let gate = Gate {
         modulation: &x[1],
