@@ -211,6 +211,9 @@ pub struct AccelerateArgs {
     /// law: share of the steps in which the kernel's own rate rises, while conditionals are learned
     #[arg(long, default_value_t = 0.1)]
     rise: f64,
+    /// law: take the law of noised data from the denoiser, in place of learning it from the data
+    #[arg(long)]
+    trust: bool,
     /// sdtt, di4c: size of the teacher's steps; for sdtt double it each round
     #[arg(long, default_value_t = 1.0 / 64.0)]
     teacher_step: f64,
@@ -248,6 +251,11 @@ impl AccelerateArgs {
         if self.full && !matches!(self.method, MethodName::Dag | MethodName::Law) {
             return Err(Failure::Usage(
                 "--full belongs to --method dag and law; leave it out".into(),
+            ));
+        }
+        if self.trust && self.method != MethodName::Law {
+            return Err(Failure::Usage(
+                "--trust belongs to --method law; leave it out".into(),
             ));
         }
         let only_dag = [
@@ -293,6 +301,7 @@ impl AccelerateArgs {
                 },
                 conditionals_rate: self.conditionals_rate,
                 rise: self.rise,
+                trust: self.trust,
             }),
             MethodName::Sdtt => Accelerator::Sdtt {
                 size: self.teacher_step,

@@ -24,6 +24,7 @@ pub mod duo;
 mod error;
 pub mod gaussian;
 pub mod grid;
+pub mod joint;
 pub mod language;
 pub mod law;
 pub mod matching;

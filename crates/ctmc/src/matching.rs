@@ -63,22 +63,15 @@ impl Matching<'_> {
             .zip(&f)
             .map(|(b, f)| if *f > 0.0 { b / f } else { 0.0 })
             .collect();
-        self.each(rows, |_, row, product, out| {
-            let symbols = self.space.symbols();
-            for (y, mass) in product.iter().enumerate() {
-                let mass = mass * ratio[y];
-                for d in 0..self.space.coords() {
-                    out[d * symbols + self.space.symbol(y, d)] += mass;
-                }
-            }
-            normalize(row, symbols, out);
-        })
+        let mut out = sums(self.space, rows, &ratio);
+        normalize(rows, self.space.symbols(), &mut out);
+        out
     }
 
     /// The derivative of `KL(p_t K || p_r)` in the logits of the rows, `[N, D, S]`.
     pub fn gradient(&self, rows: &[f64]) -> Vec<f64> {
         let ratios = self.ratios(rows);
-        self.each(rows, |x, row, product, out| {
+        each(self.space, rows, |x, row, product, out| {
             self.mean_ratios(&ratios, product, out);
             let symbols = self.space.symbols();
             for (l, m) in out.chunks_mut(symbols).zip(row.chunks(symbols)) {
@@ -93,34 +86,13 @@ impl Matching<'_> {
     /// The rows times `exp(-eta L)`, normalised.
     pub fn mirror(&self, rows: &[f64], eta: f64) -> Vec<f64> {
         let ratios = self.ratios(rows);
-        self.each(rows, |_, row, product, out| {
+        each(self.space, rows, |_, row, product, out| {
             self.mean_ratios(&ratios, product, out);
             for (l, m) in out.iter_mut().zip(row) {
                 *l = m * (-eta * *l).exp();
             }
             normalize(row, self.space.symbols(), out);
         })
-    }
-
-    /// `make(x, row, K(x, .), out)` for each state.
-    fn each(
-        &self,
-        rows: &[f64],
-        make: impl Fn(usize, &[f64], &[f64], &mut [f64]) + Sync,
-    ) -> Vec<f64> {
-        let width = self.space.coords() * self.space.symbols();
-        let mut out = vec![0.0; rows.len()];
-        out.par_chunks_mut(width)
-            .zip(rows.par_chunks(width))
-            .enumerate()
-            .for_each_init(
-                || (Vec::new(), Vec::new()),
-                |(product, scratch), (x, (out, row))| {
-                    expand(1.0, row, self.space.symbols(), product, scratch);
-                    make(x, row, product, out);
-                },
-            );
-        out
     }
 
     /// `ln f(a | y^{\d}) - ln b(a | y^{\d})` for each state `y`, coordinate and symbol, `[N, D, S]`.
@@ -154,8 +126,41 @@ impl Matching<'_> {
     }
 }
 
+/// `make(x, row, K(x, .), out)` for each state.
+fn each(
+    space: &Space,
+    rows: &[f64],
+    make: impl Fn(usize, &[f64], &[f64], &mut [f64]) + Sync,
+) -> Vec<f64> {
+    let width = space.coords() * space.symbols();
+    let mut out = vec![0.0; rows.len()];
+    out.par_chunks_mut(width)
+        .zip(rows.par_chunks(width))
+        .enumerate()
+        .for_each_init(
+            || (Vec::new(), Vec::new()),
+            |(product, scratch), (x, (out, row))| {
+                expand(1.0, row, space.symbols(), product, scratch);
+                make(x, row, product, out);
+            },
+        );
+    out
+}
+
+/// `sum_{y^d = a} K(x, y) v(y)` for each state, coordinate and symbol, `[N, D, S]`.
+pub(crate) fn sums(space: &Space, rows: &[f64], v: &[f64]) -> Vec<f64> {
+    let symbols = space.symbols();
+    each(space, rows, |_, _, product, out| {
+        for (y, (mass, v)) in product.iter().zip(v).enumerate() {
+            for d in 0..space.coords() {
+                out[d * symbols + space.symbol(y, d)] += mass * v;
+            }
+        }
+    })
+}
+
 /// Rows of laws from weights; where there are none, the row as it was.
-fn normalize(row: &[f64], symbols: usize, out: &mut [f64]) {
+pub(crate) fn normalize(row: &[f64], symbols: usize, out: &mut [f64]) {
     for (out, row) in out.chunks_mut(symbols).zip(row.chunks(symbols)) {
         let total: f64 = out.iter().sum();
         if total > 0.0 {

@@ -318,6 +318,18 @@ fn runs_go_on_where_they_stopped() {
     let hour = Duration::from_secs(3600);
     let mut base = setting(Chain::Uniform);
     let divergence = Divergence::BackwardKl;
+    let sizes = base.sizes;
+    let law = |trust: bool| {
+        Some(Accelerator::Law(Matching {
+            head_only: false,
+            correction: 8,
+            grids: vec![2, 4],
+            conditionals: sizes,
+            conditionals_rate: 1e-2,
+            rise: 0.2,
+            trust,
+        }))
+    };
     let methods = [
         None,
         Some(Accelerator::Dag(Average {
@@ -348,18 +360,16 @@ fn runs_go_on_where_they_stopped() {
             pairs: 1200,
             steps: 3,
         }),
-        Some(Accelerator::Law(Matching {
-            head_only: false,
-            correction: 8,
-            grids: vec![2, 4],
-            conditionals: base.sizes,
-            conditionals_rate: 1e-2,
-            rise: 0.2,
-        })),
+        law(false),
+        law(true),
     ];
-    for method in methods {
+    for (number, method) in methods.into_iter().enumerate() {
         let name = method.as_ref().map_or("base", Accelerator::name);
         base.carried = usize::from(name == "di4c");
+        let name = match number {
+            0 => "base".into(),
+            _ => format!("{name}-{number}"),
+        };
         base.acceleration = method.map(|method| Acceleration {
             from: dir.path().join("whole-base"),
             method,
@@ -462,6 +472,7 @@ fn what_cannot_be_run_is_refused() {
                 conditionals: s.sizes,
                 conditionals_rate: 1e-3,
                 rise: 0.1,
+                trust: false,
             }),
         });
     });

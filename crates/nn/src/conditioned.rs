@@ -83,7 +83,8 @@ struct Chunk<T> {
 }
 
 impl<T: Real> Conditioned<T> {
-    /// A network of `hidden` layers for `coords` coordinates. A correction starts at zero.
+    /// A network of `hidden` layers for `coords` coordinates. A correction and opposed laws start at
+    /// zero.
     pub fn new(
         conditioning: Conditioning,
         (coords, state_symbols, symbols): (usize, usize, usize),
@@ -93,7 +94,7 @@ impl<T: Real> Conditioned<T> {
         let (scalars, zero, stream) = match conditioning {
             Conditioning::Instant => (2, false, 0),
             Conditioning::Interval => (4, true, 1),
-            Conditioning::Opposed => (3, false, 3),
+            Conditioning::Opposed => (3, true, 3),
         };
         let mut sizes = vec![coords * state_symbols + scalars * features::WIDTH];
         sizes.extend_from_slice(hidden);

@@ -4,8 +4,9 @@
 //! a new one each step; one that was trained on a coupling began with its latent and keeps it.
 
 use fewstep_ctmc::{
-    Chain, Error, Grid, Matrix, Space,
+    Chain, Error, Grid, Matrix,
     divergence::{step_error, total_variation},
+    joint::Joint,
     law,
     matching::Matching,
 };
@@ -25,7 +26,7 @@ use crate::{
 /// Most states from each of which a walk is followed: it takes `N^3` products a step.
 const WALKED_STATES: usize = 1024;
 
-/// Rounds of EM by which a step's law is matched.
+/// Rounds of EM by which a step's law is matched, and after it that of all steps together.
 const MATCHING_ROUNDS: usize = 20;
 
 /// One sampler, measured.
@@ -68,35 +69,35 @@ impl<'a> Exact<'a> {
     }
 
     /// What needs no network, by name: the exact posterior, exact marginals, and products whose law was
-    /// matched, from the marginals, step by step.
+    /// matched, from the marginals, step by step, and then all steps together.
     pub fn oracles(&self) -> Vec<(&'static str, Vec<Measured>)> {
         let mut all = vec![
             (
                 "exact-posterior",
-                self.oracle(|step, _| self.posterior(step)),
+                self.oracle(|steps| steps.iter().map(|step| self.posterior(step)).collect()),
             ),
             (
                 "exact-marginals",
-                self.oracle(|step, _| step.marginals.clone()),
+                self.oracle(|steps| steps.iter().map(|step| step.marginals.clone()).collect()),
             ),
         ];
         if self.chain.states().len() <= WALKED_STATES {
-            all.push((
-                "exact-matching",
-                self.oracle(|step, space| self.matched(step, space)),
-            ));
+            let matched = |steps: &[Step]| steps.iter().map(|step| self.matched(step)).collect();
+            all.push(("exact-matching", self.oracle(matched)));
+            let joint = |steps: &[Step]| self.joint(matched(steps));
+            all.push(("exact-joint", self.oracle(joint)));
         }
         all
     }
 
-    fn oracle(&self, rows: impl Fn(&Step, &Space) -> Vec<f64> + Sync) -> Vec<Measured> {
+    fn oracle(&self, rows: impl Fn(&[Step]) -> Vec<Vec<f64>>) -> Vec<Measured> {
         let space = self.chain.states();
         self.steps
             .iter()
             .enumerate()
             .map(|(g, steps)| {
                 let kernels: Vec<Vec<Vec<f64>>> =
-                    steps.iter().map(|step| vec![rows(step, space)]).collect();
+                    rows(steps).into_iter().map(|rows| vec![rows]).collect();
                 let push = |p: Vec<f64>, step: &Vec<Vec<f64>>| law::push(space, &p, &step[0]);
                 let end = kernels.iter().fold(self.chain.source_law(), push);
                 Measured {
@@ -115,16 +116,27 @@ impl<'a> Exact<'a> {
         law::step_rows(self.chain, step.t, step.r, &self.chain.posterior(level))
     }
 
-    fn matched(&self, step: &Step, space: &Space) -> Vec<f64> {
+    fn matched(&self, step: &Step) -> Vec<f64> {
         let at = |t: f64| self.chain.marginal(self.chain.path().schedule().level(t));
         let (from, to) = (at(step.t), at(step.r));
         let matching = Matching {
-            space,
+            space: self.chain.states(),
             from: &from,
             to: &to,
         };
         let begin = step.marginals.clone();
         (0..MATCHING_ROUNDS).fold(begin, |rows, _| matching.em(&rows))
+    }
+
+    fn joint(&self, kernels: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+        let from = self.chain.source_law();
+        let to = self.chain.marginal(self.chain.path().schedule().level(1.0));
+        let joint = Joint {
+            space: self.chain.states(),
+            from: &from,
+            to: &to,
+        };
+        (0..MATCHING_ROUNDS).fold(kernels, |kernels, _| joint.em(&kernels))
     }
 
     /// A student at each number of steps: as trained; a denoiser at each temperature; a correction

@@ -65,6 +65,10 @@ impl Context<'_> {
         let grids: Vec<usize> = self.config.grids().iter().map(Grid::steps).collect();
         let path = self.chain.path();
         let mut passes = law::Passes::default();
+        // A denoiser of sequences without a latent knows the law of noised data, unless a coordinate
+        // shows by a mask that it is not known.
+        let denoiser = (student.carried == 0 && path.mask().is_none())
+            .then(|| Counted::new(nets.0.network.clone()));
         let course = Course {
             rate: SLOWER * self.plan.rate,
             second: (self.plan.rate, RISE),
@@ -81,6 +85,10 @@ impl Context<'_> {
             let pairs = times::steps(path, &grids, self.plan.batch, (self.seed, step));
             let address = (self.seed, step);
             let (examples, real) = law::examples(path, &self.data(step), &pairs, address);
+            let side = match &denoiser {
+                Some(denoiser) => law::Side::Denoiser(denoiser),
+                None => law::Side::Data(&real),
+            };
             let examples = examples.carrying((path, student.carried), address);
             let (first, second) = gradient.data.split_at_mut(size);
             let into = |data| Gradient {
@@ -90,7 +98,7 @@ impl Context<'_> {
             };
             let found = law::step(
                 (kernel, conditionals),
-                (&examples, &real),
+                (&examples, side),
                 path,
                 (self.seed, step),
                 &mut passes,
@@ -110,7 +118,10 @@ impl Context<'_> {
             found.ratio
         };
         let stage = Stage::new(dir, self.seed);
-        let spent = |nets: &Nets| nets.0.spent() + nets.1.network.spent();
+        let spent = |nets: &Nets| {
+            let known = denoiser.as_ref().map_or(0, Counted::spent);
+            nets.0.spent() + nets.1.network.spent() + known
+        };
         let Some(spent) = stage.run(&course, &mut nets, spent, one)? else {
             return Ok(None);
         };

@@ -10,7 +10,13 @@ use crate::{
 pub fn report(config: &Config, plan: &Plan, outcomes: &[Outcome], partial: bool) -> Report {
     let (mut split, mut costs) = (Vec::new(), Vec::new());
     let mut table = paper_rows(config);
-    let oracles = ["exact-posterior", "exact-marginals", "exact-matching"].map(String::from);
+    let oracles = [
+        "exact-posterior",
+        "exact-marginals",
+        "exact-matching",
+        "exact-joint",
+    ];
+    let oracles = oracles.map(String::from);
     let trained = plan.combinations().into_iter().map(|c| c.name());
     for name in oracles.into_iter().chain(trained) {
         let mine: Vec<&Outcome> = outcomes.iter().filter(|o| o.method == name).collect();

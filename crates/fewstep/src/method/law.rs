@@ -8,15 +8,21 @@
 //! L^d(x, a) = E_{y ~ K(x, .)} [ln f(a | y^{\d}) - ln b(a | y^{\d})],
 //! ```
 //!
-//! of which one `y` is an unbiased estimate for all coordinates and symbols at once. The two
-//! conditionals come from one network that cannot see the coordinate it predicts, trained beside the
-//! kernel on what that draws and on noised data.
+//! of which one `y` is an unbiased estimate for all coordinates and symbols at once. The first
+//! conditional comes from a network that cannot see the coordinate it predicts, trained beside the
+//! kernel on what that draws. The second comes from one of two places ([`Side`]):
+//!
+//! - **A denoiser.** `b(a | y^{\d})` is what the other coordinates say of `x_1^d`, noised, and a denoiser
+//!   knows that up to the likelihood of `y^d`, which is divided out. Nothing is learned of `b`, so none of
+//!   its noise is in the ratio, and what is learned of `f` is `ln f/b` itself, from zero.
+//! - **Noised data**, on which the same network is trained: where there is no denoiser to rely on.
 //!
 //! The kernel follows the ratio down, the conditionals follow the kernel; when they follow too late,
 //! it overshoots and in the end collapses. Three things keep them close:
 //!
-//! - The conditionals are `common +- difference`, and `x_t`, `x_r` lie on the same trajectories: what
-//!   the drawn sequence and its noised datum share moves the common part and not the ratio.
+//! - On noised data the conditionals are `common +- difference`, and `x_t`, `x_r` lie on the same
+//!   trajectories: what the drawn sequence and its noised datum share moves the common part and not the
+//!   ratio.
 //! - They learn laws, not symbols. Given `x`, the law of `y^d` is the kernel's row whatever the
 //!   other coordinates are, and given `x_1` that of `x_r^d` is the noise's: the same expectation
 //!   without the noise of a draw.
@@ -26,12 +32,12 @@ use fewstep_ctmc::{
     Path,
     random::{Key, Purpose, index, quantile, uniform},
 };
-use fewstep_nn::{Adaptation, Batch, Gradient, Learner, Logits, Real, Rows, Want, softmax};
+use fewstep_nn::{Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
 
 use super::divergence::law;
 use crate::{
     objective::Pair,
-    sequence::{Examples, times},
+    sequence::{Examples, own_logit, times},
 };
 
 /// The largest logarithm of a ratio that is believed.
@@ -40,10 +46,20 @@ const CLIP: f64 = 5.0;
 /// operation takes a hundred times as long.
 const NOTHING: f64 = 1e-12;
 
+/// Where the law of noised data is known from.
+#[derive(Debug)]
+pub enum Side<'a, K> {
+    /// A denoiser, evaluated at rest where steps end; where noise is uniform.
+    Denoiser(&'a K),
+    /// Noised data at the ends of the same steps.
+    Data(&'a Examples),
+}
+
 /// The evaluations of a step; their arrays are used again by the next one.
 #[derive(Debug, Default)]
 pub struct Passes<K, C> {
     kernel: K,
+    denoiser: K,
     made: C,
     data: C,
     real: C,
@@ -56,8 +72,8 @@ pub struct Found {
     pub ratio: f64,
     /// The cross-entropy of the conditionals on what was drawn.
     pub made: f64,
-    /// The same on noised data.
-    pub real: f64,
+    /// The same on noised data, if they are learned.
+    pub real: Option<f64>,
 }
 
 /// Where steps start and where they end, on the same trajectories of data `x1 [B, L]`.
@@ -78,10 +94,10 @@ pub fn examples(
 }
 
 /// One step of both networks: the kernel from the states of `examples`, the conditionals on what it
-/// draws there and on `real`, noised data at the ends of the same steps. Leaves both gradients.
+/// draws there, held against `side`. Leaves both gradients.
 pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     (kernel, conditionals): (&K, &C),
-    (examples, real): (&Examples, &Examples),
+    (examples, side): (&Examples, Side<K>),
     path: &Path,
     (seed, number): (u64, u64),
     passes: &mut Passes<K::Pass, C::Pass>,
@@ -132,17 +148,34 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     };
     let at = |x, r| Batch { x, t: &ends, r };
     conditionals.evaluate(at(&y, &starts), back, &mut passes.made);
-    conditionals.evaluate(at(&y, &mirrored), Want::default(), &mut passes.data);
-    let shown = Rows {
-        rows: &places,
-        tangent: false,
-        others: vec![&passes.data],
+    // What is known of the law of data before anything is learned, [rows of y, states].
+    let known = match &side {
+        Side::Denoiser(denoiser) => {
+            let here = (&y[..], &examples.pairs[..]);
+            noised(*denoiser, path, here, &mut passes.denoiser)
+        }
+        Side::Data(_) => Vec::new(),
     };
-    let ratios = conditionals.visit(&passes.made, shown, |_, logits| {
-        let (f, b) = (&logits.value[..states], &logits.others[0][..states]);
-        let apart = softmax::log_sum_exp(f) - softmax::log_sum_exp(b);
-        let ratio = |(f, b): (&T, &T)| (f.widen() - b.widen() - apart).clamp(-CLIP, CLIP);
-        f.iter().zip(b).map(ratio).collect::<Vec<f64>>()
+    let add = |row: usize, logits: &mut [T]| {
+        let known = known.get(row).map_or(&[][..], |known| known);
+        let lines = logits.iter_mut().zip(known);
+        lines.for_each(|(l, k)| *l = T::of(l.widen() + k));
+    };
+    let mut shown = Rows::plain(&places);
+    if let Side::Data(_) = side {
+        conditionals.evaluate(at(&y, &mirrored), Want::default(), &mut passes.data);
+        shown.others.push(&passes.data);
+    }
+    let ratios = conditionals.visit(&passes.made, shown, |at, logits| {
+        add(places[at], logits.value);
+        let f: Vec<f64> = logits.value[..states].iter().map(|f| f.widen()).collect();
+        let b: Vec<f64> = match logits.others.first() {
+            Some(b) => b[..states].iter().map(|b| b.widen()).collect(),
+            None => known[places[at]].clone(),
+        };
+        let apart = softmax::log_sum_exp(&f) - softmax::log_sum_exp(&b);
+        let ratio = |(f, b): (&f64, &f64)| (f - b - apart).clamp(-CLIP, CLIP);
+        f.iter().zip(&b).map(ratio).collect::<Vec<f64>>()
     });
 
     let share = 1.0 / examples.coordinates() as f64;
@@ -171,7 +204,15 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     let one = |yes: bool| if yes { 1.0 } else { 0.0 };
     let to = |row: usize, z: usize| moved[row].map_or(one(y[row] == z), |m| m[z]);
     let here = (&mut passes.made, y.len());
-    let made = fit(conditionals, (states, &to), here, conditionals_gradient);
+    let made = fit(conditionals, (states, &to, &add), here, conditionals_gradient);
+    let mut found = Found {
+        ratio: share * ratio.iter().sum::<f64>(),
+        made,
+        real: None,
+    };
+    let Side::Data(real) = side else {
+        return found;
+    };
 
     conditionals.evaluate(at(&real.x, &mirrored), back, &mut passes.real);
     let kappa = |pair: &Pair| path.schedule().kappa(pair.t);
@@ -186,19 +227,51 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     };
     let accumulate = std::mem::replace(&mut conditionals_gradient.accumulate, true);
     let here = (&mut passes.real, real.x.len());
-    let real = fit(conditionals, (states, &to), here, conditionals_gradient);
+    let alone = |_: usize, _: &mut [T]| ();
+    let real = fit(conditionals, (states, &to, &alone), here, conditionals_gradient);
+    found.real = Some(real);
     conditionals_gradient.accumulate = accumulate;
-    Found {
-        ratio: share * ratio.iter().sum::<f64>(),
-        made,
-        real,
-    }
+    found
 }
 
-/// The mean cross-entropy of conditionals with the laws `to(row, symbol)`, and its gradient.
+/// `ln b(a | y^{\d})` for each coordinate of sequences `y` at the ends of steps, from a denoiser: its
+/// posterior without the likelihood of `y^d`, noised.
+fn noised<T: Real, K: Network<T>>(
+    denoiser: &K,
+    path: &Path,
+    (y, pairs): (&[usize], &[Pair]),
+    pass: &mut K::Pass,
+) -> Vec<Vec<f64>> {
+    assert!(path.mask().is_none(), "with masks a coordinate must be hidden");
+    let ends: Vec<f64> = pairs.iter().map(|pair| pair.r.min(times::LAST)).collect();
+    let at_rest = Batch {
+        x: y,
+        t: &ends,
+        r: &ends,
+    };
+    denoiser.evaluate(at_rest, Want::default(), pass);
+    let (rows, length): (Vec<usize>, usize) = ((0..y.len()).collect(), y.len() / pairs.len());
+    let uniform = 1.0 / path.symbols() as f64;
+    denoiser.visit(pass, Rows::plain(&rows), |row, logits| {
+        let sequence = row / length;
+        let (own, _) = own_logit((path.schedule(), path.symbols()), ends[sequence]);
+        logits.value[y[row]] -= T::of(own);
+        let kappa = path.schedule().kappa(pairs[sequence].r);
+        let others = law(path.symbols(), logits.value);
+        let b = |p: f64| (kappa * p + (1.0 - kappa) * uniform).max(f64::MIN_POSITIVE);
+        others.into_iter().map(|p| b(p).ln()).collect()
+    })
+}
+
+/// The mean cross-entropy of conditionals with the laws `to(row, symbol)`, and its gradient; `add` puts
+/// what is known to the logits of a row.
 fn fit<T: Real, C: Learner<T>>(
     conditionals: &C,
-    (states, to): (usize, &(impl Fn(usize, usize) -> f64 + Sync)),
+    (states, to, add): (
+        usize,
+        &(impl Fn(usize, usize) -> f64 + Sync),
+        &(impl Fn(usize, &mut [T]) + Sync),
+    ),
     (pass, count): (&mut C::Pass, usize),
     gradient: &mut Gradient<T>,
 ) -> f64 {
@@ -206,6 +279,7 @@ fn fit<T: Real, C: Learner<T>>(
     let share = 1.0 / count as f64;
     let consumer = |row: usize, logits: Logits<T>| {
         let value = logits.value;
+        add(row, value);
         value[states..].fill(T::of(0.0));
         let value = &mut value[..states];
         let lse = softmax::log_sum_exp(value);
@@ -221,4 +295,77 @@ fn fit<T: Real, C: Learner<T>>(
     let losses = conditionals.descend(pass, Rows::plain(&rows), consumer, gradient);
     conditionals.backward(pass, gradient);
     share * losses.iter().sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use fewstep_ctmc::{Chain, Process, Schedule, Source};
+
+    use super::*;
+
+    /// The exact posterior of a chain.
+    struct Posterior<'a>(&'a Chain);
+
+    impl Network<f64> for Posterior<'_> {
+        type Pass = (Vec<usize>, Vec<f64>);
+
+        fn symbols(&self) -> usize {
+            self.0.path().symbols()
+        }
+
+        fn evaluate(&self, batch: Batch, _: Want, pass: &mut Self::Pass) {
+            *pass = (batch.x.to_vec(), batch.t.to_vec());
+        }
+
+        fn visit<R: Send>(
+            &self,
+            (x, t): &Self::Pass,
+            rows: Rows<Self::Pass>,
+            consumer: impl Fn(usize, Logits<f64>) -> R + Sync,
+        ) -> Vec<R> {
+            let (states, symbols) = (self.0.states(), self.symbols());
+            let length = states.coords();
+            let one = |(at, &row): (usize, &usize)| {
+                let sequence = row / length;
+                let state = states.encode(&x[sequence * length..][..length]);
+                let level = self.0.path().schedule().level(t[sequence]);
+                let posterior = self.0.posterior_at(level, state);
+                let law = &posterior[row % length * symbols..][..symbols];
+                let mut value: Vec<f64> = law.iter().map(|p| p.ln()).collect();
+                let logits = Logits {
+                    value: &mut value,
+                    tangent: &mut [],
+                    others: Vec::new(),
+                };
+                consumer(at, logits)
+            };
+            rows.rows.iter().enumerate().map(one).collect()
+        }
+    }
+
+    /// From an exact denoiser, the conditionals of `p_r` by enumeration; at the end of time as nearly as
+    /// the last time that it knows is to it.
+    #[test]
+    fn a_denoiser_knows_the_law_of_noised_data() {
+        let path = Path::new(Schedule::Linear, Process::Mixture(Source::Uniform), 3).unwrap();
+        let weights = [9.0, 1.0, 2.0, 1.0, 6.0, 0.5, 3.0, 1.0, 5.0];
+        let target = weights.iter().map(|w| w / 28.5).collect();
+        let chain = Chain::new(path.clone(), 2, target).unwrap();
+        let space = chain.states();
+        for (r, close) in [(0.1, 1e-12), (0.7, 1e-12), (0.99, 1e-12), (1.0, 5e-3)] {
+            let pair = Pair::new(Schedule::Linear, 0.0, r);
+            let b = chain.marginal(Schedule::Linear.level(r));
+            let y: Vec<usize> = (0..9).flat_map(|y| space.decode(y)).collect();
+            let network = Posterior(&chain);
+            let found = noised(&network, &path, (&y, &[pair; 9]), &mut Default::default());
+            for (row, found) in found.iter().enumerate() {
+                let at = |a: usize| b[space.with(row / 2, row % 2, a)];
+                let line: f64 = (0..3).map(at).sum();
+                for a in 0..3 {
+                    let off = found[a] - (at(a) / line).ln();
+                    assert!(off.abs() < close, "r = {r}, row {row}, {a}: {off}");
+                }
+            }
+        }
+    }
 }

@@ -66,6 +66,9 @@ pub struct Matching {
     pub conditionals_rate: f64,
     /// The share of the steps in which the kernel's own rate rises.
     pub rise: f64,
+    /// Whether the law of noised data is taken from the denoiser, and not learned too.
+    #[serde(default)]
+    pub trust: bool,
 }
 
 /// What makes fewer steps do. A run is one round; the next one starts from it.
@@ -143,7 +146,9 @@ impl Accelerator {
         match self {
             // The derivative, the frozen denoiser, and the network after each jump.
             Self::Dag(average) => back + 2 + average.draws as u64,
-            // The conditionals, in two directions, on what was drawn, on it as data, and on data.
+            // The denoiser, and the conditionals, in two directions, on what was drawn.
+            Self::Law(matching) if matching.trust => back + 1 + 2 * back,
+            // The conditionals on what was drawn, on it as data, and on data.
             Self::Law(_) => back + 2 * (2 * back + 1),
             Self::Sdtt { count, .. } => back + *count as u64,
             Self::Dcd { .. } => back + 1,

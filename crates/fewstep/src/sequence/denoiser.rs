@@ -62,8 +62,8 @@ impl<N> Denoiser<N> {
     }
 }
 
-/// `ln(1 + S kappa_t/(1 - kappa_t))` and its derivative in `t`.
-fn own_logit((schedule, symbols): (Schedule, usize), t: f64) -> (f64, f64) {
+/// The logit of the own state, `ln(1 + S kappa_t/(1 - kappa_t))`, and its derivative in `t`.
+pub fn own_logit((schedule, symbols): (Schedule, usize), t: f64) -> (f64, f64) {
     let (level, s) = (schedule.level(t), symbols as f64);
     let survival = level.survival.max(f64::MIN_POSITIVE);
     let hit = level.survival + s * level.kappa;

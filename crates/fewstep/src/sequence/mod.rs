@@ -29,6 +29,7 @@ mod train;
 
 pub use acceleration::{Acceleration, Accelerator, Average, Matching, Pairs, Target};
 pub use corpus::{Corpus, Use};
+pub(crate) use denoiser::own_logit;
 pub use denoiser::{Denoiser, Prediction};
 pub use error::RunError;
 pub use examples::Examples;

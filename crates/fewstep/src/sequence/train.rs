@@ -312,7 +312,9 @@ impl Trainer {
                 if let Some(found) = work.found.take() {
                     // Their difference is how much easier the kernel's draws are to tell than data.
                     line["conditionals_made"] = json!(found.made / counted as f64);
-                    line["conditionals_real"] = json!(found.real / counted as f64);
+                    if let Some(real) = found.real {
+                        line["conditionals_real"] = json!(real / counted as f64);
+                    }
                 }
                 self.metrics.add(line)?;
                 (sum, counted, since) = (0.0, 0, Instant::now());

@@ -214,6 +214,7 @@ impl Plan {
                 conditionals: self.sizes,
                 conditionals_rate: o.rate,
                 rise: 0.1,
+                trust: false,
             })],
         };
         let budget = o.steps * o.batch as u64 * average(Target::Linear).cost();

@@ -172,6 +172,11 @@ impl Trainer {
                 };
                 let pairs = times::steps(path, &matching.grids, o.batch, address);
                 let (examples, real) = law::examples(path, &data()?, &pairs, address);
+                // At rest a correction is zero: the network is the denoiser that it corrects.
+                let side = match matching.trust {
+                    true => law::Side::Denoiser(self.frozen.as_ref().unwrap_or(&self.network)),
+                    false => law::Side::Data(&real),
+                };
                 let examples = examples.carrying((path, self.setting.carried), address);
                 let Work {
                     matching,
@@ -187,7 +192,7 @@ impl Trainer {
                 };
                 let now = law::step(
                     (&self.network, network),
-                    (&examples, &real),
+                    (&examples, side),
                     path,
                     address,
                     matching,
@@ -195,7 +200,7 @@ impl Trainer {
                 );
                 let so_far = found.get_or_insert_default();
                 so_far.made += now.made;
-                so_far.real += now.real;
+                so_far.real = now.real.map(|real| so_far.real.unwrap_or(0.0) + real);
                 now.ratio
             }
             Accelerator::Redi { .. } => {
