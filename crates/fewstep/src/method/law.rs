@@ -255,7 +255,7 @@ fn noised<T: Real, K: Network<T>>(
     denoiser.visit(pass, Rows::plain(&rows), |row, logits| {
         let sequence = row / length;
         let (own, _) = own_logit((path.schedule(), path.symbols()), ends[sequence]);
-        logits.value[y[row]] -= T::of(own);
+        logits.value[y[row]] += T::of(-own);
         let kappa = path.schedule().kappa(pairs[sequence].r);
         let others = law(path.symbols(), logits.value);
         let b = |p: f64| (kappa * p + (1.0 - kappa) * uniform).max(f64::MIN_POSITIVE);
