@@ -53,6 +53,9 @@ pub struct Args {
     /// Latents a state in di4c's losses
     #[arg(long, default_value_t = 8)]
     latents: usize,
+    /// Let law take the law of noised data from the denoiser, in place of learning it from the data
+    #[arg(long)]
+    trust: bool,
     /// Directory for the runs, report.html, tv.svg, report.json and metrics.jsonl
     #[arg(long, default_value = "runs/compare")]
     out: PathBuf,
@@ -77,6 +80,7 @@ impl Args {
             divergence: self.divergence.into(),
             spacing: self.spacing.into(),
             latents: self.latents,
+            trust: self.trust,
             ..plan
         })
     }

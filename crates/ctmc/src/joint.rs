@@ -58,7 +58,11 @@ impl Joint<'_> {
         let ratio = |(f, b): (&f64, &f64)| (f.max(least) / b.max(least)).ln();
         let values = self.law(kernels).iter().zip(self.to).map(ratio).collect();
         self.backwards(kernels, values, |m, sum| {
-            if m > 0.0 { m * (-eta * sum / m).exp() } else { 0.0 }
+            if m > 0.0 {
+                m * (-eta * sum / m).exp()
+            } else {
+                0.0
+            }
         })
     }
 
@@ -90,7 +94,9 @@ impl Joint<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Chain, Grid, Path, Process, Schedule, Source, Target, divergence::total_variation};
+    use crate::{
+        Chain, Grid, Path, Process, Schedule, Source, Target, divergence::total_variation,
+    };
 
     fn rows(seed: usize) -> Vec<f64> {
         let weight = |i: usize| 0.1 + ((i * 37 + seed * 101) % 29) as f64 / 29.0;
@@ -139,7 +145,10 @@ mod tests {
                 .sum::<f64>();
             p = push(&space, &p, rows);
         }
-        assert!(known > 1e-3 && (fall / known - 1.0).abs() < 0.01, "{fall} {known}");
+        assert!(
+            known > 1e-3 && (fall / known - 1.0).abs() < 0.01,
+            "{fall} {known}"
+        );
     }
 
     /// With one step it is the step's own EM; with more, it starts where matched steps end and goes
@@ -177,6 +186,11 @@ mod tests {
         let begin = matched(3, 20);
         let end = (0..20).fold(begin.clone(), |kernels, _| joint.em(&kernels));
         let error = |kernels: &[Vec<f64>]| total_variation(&joint.law(kernels), chain.target());
-        assert!(error(&end) < 0.5 * error(&begin), "{} {}", error(&begin), error(&end));
+        assert!(
+            error(&end) < 0.5 * error(&begin),
+            "{} {}",
+            error(&begin),
+            error(&end)
+        );
     }
 }

@@ -83,8 +83,7 @@ struct Chunk<T> {
 }
 
 impl<T: Real> Conditioned<T> {
-    /// A network of `hidden` layers for `coords` coordinates. A correction and opposed laws start at
-    /// zero.
+    /// A network of `hidden` layers for `coords` coordinates. A correction starts at zero.
     pub fn new(
         conditioning: Conditioning,
         (coords, state_symbols, symbols): (usize, usize, usize),
@@ -94,7 +93,7 @@ impl<T: Real> Conditioned<T> {
         let (scalars, zero, stream) = match conditioning {
             Conditioning::Instant => (2, false, 0),
             Conditioning::Interval => (4, true, 1),
-            Conditioning::Opposed => (3, true, 3),
+            Conditioning::Opposed => (3, false, 3),
         };
         let mut sizes = vec![coords * state_symbols + scalars * features::WIDTH];
         sizes.extend_from_slice(hidden);
@@ -105,6 +104,17 @@ impl<T: Real> Conditioned<T> {
             state_symbols,
             mlp: Mlp::new(&sizes, zero, seed, stream),
         }
+    }
+
+    /// The same network with an output layer of zeros: it starts as the constant 0.
+    pub fn silent(mut self) -> Self {
+        let [.., inputs, outputs] = *self.mlp.sizes() else {
+            return self;
+        };
+        let parameters = self.mlp.parameters_mut();
+        let first = parameters.len() - (inputs + 1) * outputs;
+        parameters[first..].fill(T::of(0.0));
+        self
     }
 
     /// The same network with `carried` more coordinates behind its own, which it does not predict

@@ -50,13 +50,14 @@ impl Context<'_> {
             gain: 1.0,
         };
         let sighted = (coords, states + 1, states);
+        let network = Conditioned::new(Conditioning::Opposed, sighted, &hidden, self.seed);
+        // With a denoiser beside it the network has only the ratio to learn, from zero.
+        let network = match self.plan.trust {
+            true => network.silent(),
+            false => network,
+        };
         let conditionals = Blind {
-            network: Counted::new(Conditioned::new(
-                Conditioning::Opposed,
-                sighted,
-                &hidden,
-                self.seed,
-            )),
+            network: Counted::new(network),
             length: coords,
             hidden: states,
         };
@@ -65,10 +66,7 @@ impl Context<'_> {
         let grids: Vec<usize> = self.config.grids().iter().map(Grid::steps).collect();
         let path = self.chain.path();
         let mut passes = law::Passes::default();
-        // A denoiser of sequences without a latent knows the law of noised data, unless a coordinate
-        // shows by a mask that it is not known.
-        let denoiser = (student.carried == 0 && path.mask().is_none())
-            .then(|| Counted::new(nets.0.network.clone()));
+        let denoiser = (self.plan.trust).then(|| Counted::new(nets.0.network.clone()));
         let course = Course {
             rate: SLOWER * self.plan.rate,
             second: (self.plan.rate, RISE),

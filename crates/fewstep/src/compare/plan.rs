@@ -148,6 +148,8 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Latents a state in Di4C's losses.
     pub latents: usize,
+    /// Whether law matching takes the law of noised data from the denoiser, and does not learn it too.
+    pub trust: bool,
 }
 
 impl Plan {
@@ -183,6 +185,7 @@ impl Plan {
             divergence: Divergence::default(),
             spacing: Spacing::default(),
             latents: 8,
+            trust: false,
         }
     }
 
@@ -218,6 +221,13 @@ impl Plan {
                 return refuse(format!(
                     "{}: with masks all sequences begin alike, and the first step draws every \
                      coordinate independently whatever it learns; give it a latent, as in di4c+law",
+                    combination.name()
+                ));
+            }
+            if self.trust && law && carried {
+                return refuse(format!(
+                    "{}: a denoiser with a latent knows the law of noised data only over all its \
+                     values; leave out --trust",
                     combination.name()
                 ));
             }
@@ -273,6 +283,7 @@ impl Plan {
             "divergence of sdtt": self.divergence,
             "spacing of sdtt": self.spacing,
             "latents of di4c": self.latents,
+            "law trusts the denoiser": self.trust,
         })
     }
 }

@@ -32,7 +32,9 @@ use fewstep_ctmc::{
     Path,
     random::{Key, Purpose, index, quantile, uniform},
 };
-use fewstep_nn::{Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
+use fewstep_nn::{
+    Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax,
+};
 
 use super::divergence::law;
 use crate::{
@@ -204,7 +206,12 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     let one = |yes: bool| if yes { 1.0 } else { 0.0 };
     let to = |row: usize, z: usize| moved[row].map_or(one(y[row] == z), |m| m[z]);
     let here = (&mut passes.made, y.len());
-    let made = fit(conditionals, (states, &to, &add), here, conditionals_gradient);
+    let made = fit(
+        conditionals,
+        (states, &to, &add),
+        here,
+        conditionals_gradient,
+    );
     let mut found = Found {
         ratio: share * ratio.iter().sum::<f64>(),
         made,
@@ -228,7 +235,12 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     let accumulate = std::mem::replace(&mut conditionals_gradient.accumulate, true);
     let here = (&mut passes.real, real.x.len());
     let alone = |_: usize, _: &mut [T]| ();
-    let real = fit(conditionals, (states, &to, &alone), here, conditionals_gradient);
+    let real = fit(
+        conditionals,
+        (states, &to, &alone),
+        here,
+        conditionals_gradient,
+    );
     found.real = Some(real);
     conditionals_gradient.accumulate = accumulate;
     found
@@ -242,7 +254,10 @@ fn noised<T: Real, K: Network<T>>(
     (y, pairs): (&[usize], &[Pair]),
     pass: &mut K::Pass,
 ) -> Vec<Vec<f64>> {
-    assert!(path.mask().is_none(), "with masks a coordinate must be hidden");
+    assert!(
+        path.mask().is_none(),
+        "with masks a coordinate must be hidden"
+    );
     let ends: Vec<f64> = pairs.iter().map(|pair| pair.r.min(times::LAST)).collect();
     let at_rest = Batch {
         x: y,
