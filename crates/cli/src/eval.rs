@@ -46,6 +46,13 @@ pub struct Args {
     /// Sequences of each setting
     #[arg(long, default_value_t = 256)]
     samples: usize,
+    /// Estimate the conditional total correlation too, from this many walks of each of --sources sources.
+    /// It is biased upwards; walks with symbols exchanged among them stand beside
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    walks: Option<u32>,
+    /// Sources that --walks starts from
+    #[arg(long, default_value_t = 128, requires = "walks", value_parser = clap::value_parser!(u32).range(1..))]
+    sources: u32,
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -125,13 +132,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 let start = Instant::now();
                 let (x, nfe) = model.generate(&grid, (how, gain), of);
                 let steps = grid.steps();
+                let seconds = start.elapsed().as_secs_f64();
+                let correlation = args.walks.map(|walks| {
+                    let of = (args.sources as usize, walks as usize);
+                    model.correlation(&grid, how, of, args.seed)
+                });
                 let way = json!({
                     "k": steps, "grid": args.grid.as_ref().map(Grid::points), "nfe": nfe,
-                    "temperature": temperature, "gain": gain,
-                    "seconds": start.elapsed().as_secs_f64(),
+                    "temperature": temperature, "gain": gain, "seconds": seconds,
+                    "conditional_total_correlation": correlation,
                 });
                 let name = format!("K {steps}, T {temperature}, gain {gain}");
                 table.row(&name, way, (&model.corpus, &x))?;
+                if let (Some(found), false) = (correlation, args.json) {
+                    println!(
+                        "{:26}conditional total correlation {:.4} nats by frequencies, {:.4} with symbols \
+                         exchanged",
+                        "", found.plug_in, found.exchanged
+                    );
+                }
             }
         }
     }

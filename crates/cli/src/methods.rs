@@ -1,23 +1,24 @@
 //! The names of methods and their settings, as they are typed.
 
-use clap::ValueEnum;
-use fewstep::method::{Divergence, sdtt::Spacing};
+use clap::{
+    ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use fewstep::method::{Divergence, Method, sdtt::Spacing};
 
-/// What makes fewer steps do.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MethodName {
-    /// The average generator, a correction on top of the run
-    Dag,
-    /// Law matching: the law of each step is made right, from uniform noise
-    Law,
-    /// Self-distillation through time
-    Sdtt,
-    /// DUO's consistency distillation, from uniform noise
-    Dcd,
-    /// A mixture student, by a latent behind the sequence
-    Di4c,
-    /// Rectification on pairs that the run generates, from uniform noise
-    Redi,
+/// Methods by their names, each with what it is.
+pub fn parser<M: Clone + Send + Sync + 'static>(
+    methods: impl IntoIterator<Item = (&'static str, &'static str)>,
+    parse: fn(&str) -> Result<M, String>,
+) -> impl TypedValueParser<Value = M> {
+    let one = |(name, about)| PossibleValue::new(name).help(about);
+    let known: Vec<PossibleValue> = methods.into_iter().map(one).collect();
+    PossibleValuesParser::new(known).try_map(move |name| parse(&name))
+}
+
+/// The methods of `fewstep accelerate`.
+pub fn method() -> impl TypedValueParser<Value = Method> {
+    parser(Method::ALL.map(|m| (m.name(), m.about())), Method::parse)
 }
 
 /// What is made small between student and teacher.

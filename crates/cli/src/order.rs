@@ -54,7 +54,7 @@ pub struct OrderArgs {
 impl OrderArgs {
     /// Refuses an order among masks where there are none.
     pub fn check(&self, model: &Model) -> Result<(), Failure> {
-        if self.order != OrderName::Chance && model.path.mask().is_none() {
+        if self.order != OrderName::Chance && model.path.mask_symbol().is_none() {
             return Err(Failure::Usage(
                 "this run has no masks; --order chooses among masked tokens".into(),
             ));

@@ -73,8 +73,12 @@ enum TargetKind {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Source {
+    /// Uniform symbols
     Uniform,
+    /// All masked
     Masked,
+    /// Masks among uniform symbols, as in ReDi's image models
+    StochasticMask,
 }
 
 impl Setting {
@@ -114,6 +118,7 @@ impl Setting {
             source: match self.source {
                 Source::Uniform => SourceKind::Uniform,
                 Source::Masked => SourceKind::Masked,
+                Source::StochasticMask => SourceKind::StochasticMask,
             },
             seeds: (self.seed..end).collect(),
             steps: self.steps.clone(),

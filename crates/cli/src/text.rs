@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::{
-    sequence::{Chain, RunError},
+    sequence::{Chain, Data, RunError},
     text::{self, Method, Plan},
 };
 
-use crate::{Failure, parse, progress::Progress, train::ChainName};
+use crate::{Failure, methods, parse, progress::Progress, train::ChainName};
 
 /// How much there is to do.
 #[derive(Clone, Copy, ValueEnum)]
@@ -17,38 +17,9 @@ enum Preset {
     Tiny,
 }
 
-/// A method, by what it is called in the report.
-#[derive(Clone, Copy, ValueEnum)]
-enum MethodName {
-    /// The average generator with the linear target
-    Linear,
-    /// The average generator with the paper's objective
-    Paper,
-    /// Self-distillation through time
-    Sdtt,
-    /// DUO's consistency distillation; not on the masked chain
-    Dcd,
-    /// Rectification; not on the masked chain
-    Redi,
-    /// Law matching; not on the masked chain
-    Law,
-}
-
-impl From<MethodName> for Method {
-    fn from(name: MethodName) -> Self {
-        match name {
-            MethodName::Linear => Self::Linear,
-            MethodName::Paper => Self::Paper,
-            MethodName::Sdtt => Self::Sdtt,
-            MethodName::Dcd => Self::Dcd,
-            MethodName::Redi => Self::Redi,
-            MethodName::Law => Self::Law,
-        }
-    }
-}
-
-/// Train denoisers on the built-in language, accelerate them, sample in few steps, measure against
-/// the language itself and write a report.
+/// Train denoisers on the built-in language or on data of your own, accelerate them with as many methods
+/// as you like at an equal budget, sample in few steps, measure against the language itself (or one
+/// fitted to the data) and write a report.
 #[derive(ClapArgs)]
 pub struct Args {
     /// Directory for the runs, points.jsonl, report.html and report.json
@@ -64,8 +35,12 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "uniform")]
     chains: Vec<ChainName>,
     /// Methods on top of each chain's denoiser, all with as many network evaluations
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "linear")]
-    methods: Vec<MethodName>,
+    #[arg(long, value_parser = methods::parser(Method::all().into_iter().map(|m| (m.name(), m.about())), Method::parse),
+          value_delimiter = ',', default_value = "linear")]
+    methods: Vec<Method>,
+    /// Token shards made by `fewstep data`, of few symbols; without them, the built-in language
+    #[arg(long, conflicts_with = "symbols")]
+    data: Option<PathBuf>,
     /// Seeds of trainings and draws
     #[arg(long, value_delimiter = ',', default_value = "0")]
     seeds: Vec<u64>,
@@ -107,7 +82,7 @@ impl Args {
             plan = plan.matrix();
         } else {
             plan.chains = self.chains.iter().map(|&c| Chain::from(c)).collect();
-            plan.methods = self.methods.iter().map(|&m| Method::from(m)).collect();
+            plan.methods.clone_from(&self.methods);
         }
         plan.seeds.clone_from(&self.seeds);
         let set = |to: &mut u64, given: Option<u64>| *to = given.unwrap_or(*to);
@@ -123,7 +98,12 @@ impl Args {
             plan.gains.clone_from(gains);
         }
         plan.samples = self.samples.unwrap_or(plan.samples);
-        plan.language.0 = self.symbols.unwrap_or(plan.language.0);
+        if let (Some(given), Data::Language { symbols, .. }) = (self.symbols, &mut plan.data) {
+            *symbols = given;
+        }
+        if let Some(dir) = &self.data {
+            plan.data = Data::Shards(dir.clone());
+        }
         plan.sizes.length = self.length.unwrap_or(plan.sizes.length);
         plan
     }

@@ -4,14 +4,17 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, ValueEnum};
-use fewstep::sequence::{
-    Acceleration, Accelerator, Average, Chain, Data, Matching, Optimization, Outcome, Pairs,
-    Prediction, Setting, Sizes, Target, Trainer,
+use fewstep::{
+    method::Method,
+    sequence::{
+        Acceleration, Accelerator, Average, Chain, Curriculum, Data, Matching, Optimization,
+        Outcome, Pairs, Prediction, Setting, Sizes, Target, Trainer,
+    },
 };
 
 use crate::{
     Failure,
-    methods::{DivergenceName, MethodName, SpacingName},
+    methods::{self, DivergenceName, SpacingName},
     progress::Progress,
 };
 
@@ -20,6 +23,8 @@ use crate::{
 pub enum ChainName {
     /// From a mask (MDLM, LLaDA)
     Masked,
+    /// From masks among uniform noise (ReDi's image models), so that pairs can be trained on
+    StochasticMask,
     /// From uniform noise, each symbol switching once
     Uniform,
     /// From uniform noise, the time reversal of re-randomisation (DUO)
@@ -30,6 +35,7 @@ impl From<ChainName> for Chain {
     fn from(name: ChainName) -> Self {
         match name {
             ChainName::Masked => Self::Masked,
+            ChainName::StochasticMask => Self::StochasticMask,
             ChainName::Uniform => Self::Uniform,
             ChainName::UniformState => Self::UniformState,
         }
@@ -96,6 +102,10 @@ pub struct TrainArgs {
     /// The chain that carries noise to data
     #[arg(long, value_enum, default_value = "masked")]
     chain: ChainName,
+    /// The run or checkpoint to start from: its weights, its sizes and, unless --data is given, its data.
+    /// A masked denoiser so learns masks among noise (ReDi's first round on images)
+    #[arg(long, conflicts_with_all = ["symbols", "states", "language", "length", "width", "blocks", "heads", "prediction"])]
+    from: Option<PathBuf>,
     /// Token shards made by `fewstep data`; without them, the built-in language
     #[arg(long)]
     data: Option<PathBuf>,
@@ -108,6 +118,16 @@ pub struct TrainArgs {
     /// Which built-in language
     #[arg(long, default_value_t = 0, conflicts_with = "data")]
     language: u64,
+    /// DUO's curriculum, on chains from uniform noise: in this share of the steps the network reads
+    /// combinations of symbols in place of one
+    #[arg(long, value_name = "SHARE")]
+    curriculum: Option<f64>,
+    /// Temperature of the combinations in the first and the last step of --curriculum
+    #[arg(long, num_args = 2, value_names = ["FROM", "TO"], default_values_t = [0.03, 0.001], requires = "curriculum")]
+    tau: Vec<f64>,
+    /// Symbols beside the data's that a combination has
+    #[arg(long, default_value_t = 16, requires = "curriculum")]
+    soft_symbols: usize,
     /// What the network predicts of a coordinate, where noise is uniform
     #[arg(long, value_enum, default_value = "others")]
     prediction: PredictionName,
@@ -179,8 +199,8 @@ pub struct AccelerateArgs {
     #[arg(long, value_enum)]
     chain: Option<ChainName>,
     /// What makes fewer steps do; a run is one round, and the next starts from it
-    #[arg(long, value_enum, default_value = "dag")]
-    method: MethodName,
+    #[arg(long, value_parser = methods::method(), default_value = "dag")]
+    method: Method,
     /// dag: what is regressed
     #[arg(long, value_enum, default_value = "linear")]
     objective: TargetName,
@@ -203,7 +223,7 @@ pub struct AccelerateArgs {
     #[arg(long, default_value_t = 1)]
     draws: usize,
     /// law: channels, blocks and heads of the network that learns conditionals, if not the run's
-    #[arg(long, value_delimiter = ',', num_args = 3, value_names = ["WIDTH", "BLOCKS", "HEADS"])]
+    #[arg(long, num_args = 3, value_names = ["WIDTH", "BLOCKS", "HEADS"])]
     conditionals: Option<Vec<usize>>,
     /// law: highest learning rate of the conditionals
     #[arg(long, default_value_t = 1e-3)]
@@ -232,7 +252,7 @@ pub struct AccelerateArgs {
     /// di4c: latents a state in the losses
     #[arg(long, default_value_t = 8)]
     latents: usize,
-    /// di4c: symbols of a latent
+    /// di4c, dimo: symbols of a latent; dimo has one on masks alone
     #[arg(long, default_value_t = 1)]
     latent_symbols: usize,
     /// di4c: how far from data distillation ends and consistency begins
@@ -244,11 +264,17 @@ pub struct AccelerateArgs {
     /// redi: sampling steps they are made in
     #[arg(long, default_value_t = 64)]
     pair_steps: usize,
+    /// dimo: share of the divergence from the run in the pull, beside that to it
+    #[arg(long, default_value_t = 0.0)]
+    mix: f64,
+    /// dimo: highest learning rate of the denoiser of its own sequences
+    #[arg(long, default_value_t = 1e-3)]
+    denoiser_rate: f64,
 }
 
 impl AccelerateArgs {
-    fn method(&self, sizes: Sizes) -> Result<Accelerator, Failure> {
-        if self.full && !matches!(self.method, MethodName::Dag | MethodName::Law) {
+    fn method(&self, chain: Chain, sizes: Sizes) -> Result<Accelerator, Failure> {
+        if self.full && !matches!(self.method, Method::Dag | Method::Law) {
             return Err(Failure::Usage(
                 "--full belongs to --method dag and law; leave it out".into(),
             ));
@@ -264,14 +290,14 @@ impl AccelerateArgs {
             (self.draws != 1, "--draws"),
         ];
         let given = only_dag.iter().find(|(given, _)| *given);
-        if let (Some((_, option)), true) = (given, self.method != MethodName::Dag) {
+        if let (Some((_, option)), true) = (given, self.method != Method::Dag) {
             return Err(Failure::Usage(format!(
                 "{option} belongs to --method dag; leave it out"
             )));
         }
         let divergence = self.divergence.into();
         Ok(match self.method {
-            MethodName::Dag => Accelerator::Dag(Average {
+            Method::Dag => Accelerator::Dag(Average {
                 target: self.objective.into(),
                 head_only: !self.full,
                 correction: self.correction,
@@ -286,7 +312,7 @@ impl AccelerateArgs {
                 at_rest: self.at_rest,
                 draws: self.draws,
             }),
-            MethodName::Law => Accelerator::Law(Matching {
+            Method::Law => Accelerator::Law(Matching {
                 head_only: !self.full,
                 correction: self.correction,
                 grids: self.grids.clone(),
@@ -303,25 +329,34 @@ impl AccelerateArgs {
                 rise: self.rise,
                 trust: self.trust,
             }),
-            MethodName::Sdtt => Accelerator::Sdtt {
+            Method::Sdtt => Accelerator::Sdtt {
                 size: self.teacher_step,
                 count: self.teacher_steps,
                 spacing: self.spacing.into(),
                 divergence,
             },
-            MethodName::Dcd => Accelerator::Dcd {
+            Method::Dcd => Accelerator::Dcd {
                 distance: self.distance,
                 divergence,
             },
-            MethodName::Di4c => Accelerator::Di4c {
+            Method::Di4c => Accelerator::Di4c {
                 latents: self.latents,
                 carried: self.latent_symbols,
                 step: self.teacher_step,
                 near: self.near,
             },
-            MethodName::Redi => Accelerator::Redi {
+            Method::Redi => Accelerator::Redi {
                 pairs: self.pairs,
                 steps: self.pair_steps,
+            },
+            Method::Dimo => Accelerator::Dimo {
+                // From noise there is randomness enough.
+                carried: match chain {
+                    Chain::Masked => self.latent_symbols,
+                    _ => 0,
+                },
+                mix: self.mix,
+                denoiser_rate: self.denoiser_rate,
             },
         })
     }
@@ -329,17 +364,17 @@ impl AccelerateArgs {
 
 /// Trains a denoiser.
 pub fn train(args: &TrainArgs) -> Result<(), Failure> {
-    let data = match &args.data {
-        Some(dir) => Data::Shards(dir.clone()),
-        None => Data::Language {
+    let before = match &args.from {
+        Some(from) => Some(Setting::of(from).map_err(|e| Failure::Usage(e.to_string()))?),
+        None => None,
+    };
+    let mut setting = Setting {
+        chain: args.chain.into(),
+        data: Data::Language {
             symbols: args.symbols,
             states: args.states,
             seed: args.language,
         },
-    };
-    let setting = Setting {
-        chain: args.chain.into(),
-        data,
         sizes: Sizes {
             length: args.length,
             width: args.width,
@@ -348,22 +383,39 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         },
         prediction: args.prediction.into(),
         optimization: args.common.optimization(2000),
+        start: args.from.clone(),
+        curriculum: args.curriculum.map(|share| Curriculum {
+            share,
+            tau: (args.tau[0], args.tau[1]),
+            symbols: args.soft_symbols,
+        }),
         acceleration: None,
         carried: 0,
     };
+    if let Some(before) = before {
+        setting.data = before.data;
+        setting.sizes = before.sizes;
+        // What is said of a masked position is what the others say.
+        let masked = before.chain == Chain::Masked;
+        setting.prediction = match masked {
+            true => Prediction::Others,
+            false => before.prediction,
+        };
+    }
+    if let Some(dir) = &args.data {
+        setting.data = Data::Shards(dir.clone());
+    }
     run(&args.common, setting)
 }
 
 /// Trains a method on top of a denoiser.
 pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
     let from = Setting::of(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
-    let method = args.method(from.sizes)?;
+    let chain = args.chain.map_or(from.chain, Chain::from);
+    let method = args.method(chain, from.sizes)?;
     let setting = Setting {
-        carried: match method {
-            Accelerator::Di4c { carried, .. } => carried,
-            _ => from.carried,
-        },
-        chain: args.chain.map_or(from.chain, Chain::from),
+        carried: method.carried().unwrap_or(from.carried),
+        chain,
         data: args.data.clone().map_or(from.data, Data::Shards),
         sizes: Sizes {
             length: args.length.unwrap_or(from.sizes.length),
@@ -371,6 +423,8 @@ pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
         },
         prediction: from.prediction,
         optimization: args.common.optimization(1000),
+        start: None,
+        curriculum: None,
         acceleration: Some(Acceleration {
             from: args.from.clone(),
             method,

@@ -149,7 +149,7 @@ fn what_does_not_fit_is_refused_before_any_work() {
     let dir = tempdir().unwrap();
     let out = dir.path().join("run");
     for (more, why) in [
-        ("--methods foo", "'foo' is no method; there are dag, sdtt"),
+        ("--methods foo", "'foo' is no method; there are dag, law"),
         ("--methods dag+redi", "they come last"),
         ("--methods law+dag", "law after dag"),
         (

@@ -209,6 +209,7 @@ mod tests {
         [
             Process::Mixture(Source::Uniform),
             Process::Mixture(Source::Masked),
+            Process::Mixture(Source::STOCHASTIC_MASK),
             Process::Mixture(Source::Custom(custom)),
             Process::UniformState,
         ]

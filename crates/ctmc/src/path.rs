@@ -16,8 +16,19 @@ pub enum Source {
     Uniform,
     /// All mass on a mask symbol, numbered `S`, that is no data symbol.
     Masked,
+    /// The mask with probability `masked`, else a uniform data symbol: ReDi's source for networks that
+    /// know masks. Sequences begin apart, and a data symbol need not be data.
+    StochasticMask {
+        /// The share of masks.
+        masked: f64,
+    },
     /// An own distribution over the data symbols for each coordinate, `[D][S]`.
     Custom(Vec<Vec<f64>>),
+}
+
+impl Source {
+    /// With the share of masks that ReDi's image models have.
+    pub const STOCHASTIC_MASK: Self = Self::StochasticMask { masked: 0.3 };
 }
 
 /// Which Markov chain carries noise to data.
@@ -49,6 +60,15 @@ impl Path {
                 check_distribution("a coordinate's source", row, symbols)?;
             }
         }
+        if let Process::Mixture(Source::StochasticMask { masked }) = process
+            && !(masked > 0.0 && masked < 1.0)
+        {
+            return Err(Error::range(
+                "the share of masks",
+                masked,
+                "above 0 and below 1",
+            ));
+        }
         Ok(Self {
             schedule,
             process,
@@ -73,12 +93,21 @@ impl Path {
 
     /// State symbols `S'`: one more than `S` where there is a mask.
     pub fn state_symbols(&self) -> usize {
-        self.symbols + usize::from(self.mask().is_some())
+        self.symbols + usize::from(self.mask_symbol().is_some())
     }
 
-    /// The mask symbol, if the source is masked.
+    /// The mask symbol, if all noise is masks: what shows another symbol is then known.
     pub fn mask(&self) -> Option<usize> {
         matches!(self.process, Process::Mixture(Source::Masked)).then_some(self.symbols)
+    }
+
+    /// The mask symbol, if there is one, be it the only noise or not.
+    pub fn mask_symbol(&self) -> Option<usize> {
+        let stochastic = matches!(
+            self.process,
+            Process::Mixture(Source::StochasticMask { .. })
+        );
+        self.mask().or(stochastic.then_some(self.symbols))
     }
 
     /// Coordinates that a custom source fixes, if it does.
@@ -94,6 +123,10 @@ impl Path {
         match &self.process {
             Process::UniformState | Process::Mixture(Source::Uniform) => 1.0 / self.symbols as f64,
             Process::Mixture(Source::Masked) => f64::from(u8::from(s == self.symbols)),
+            Process::Mixture(Source::StochasticMask { masked }) if s == self.symbols => *masked,
+            Process::Mixture(Source::StochasticMask { masked }) => {
+                (1.0 - masked) / self.symbols as f64
+            }
             Process::Mixture(Source::Custom(rows)) => rows[d][s],
         }
     }
@@ -219,6 +252,7 @@ mod tests {
         [
             Process::Mixture(Source::Uniform),
             Process::Mixture(Source::Masked),
+            Process::Mixture(Source::STOCHASTIC_MASK),
             Process::Mixture(custom),
             Process::UniformState,
         ]
@@ -278,5 +312,9 @@ mod tests {
             assert!(Path::new(Schedule::Linear, process, 3).is_err());
         }
         assert!(Path::new(Schedule::Linear, Process::UniformState, 1).is_err());
+        for masked in [0.0, 1.0, -0.1, f64::NAN] {
+            let process = Process::Mixture(Source::StochasticMask { masked });
+            assert!(Path::new(Schedule::Linear, process, 3).is_err());
+        }
     }
 }

@@ -164,6 +164,7 @@ mod tests {
         for process in [
             Process::Mixture(Source::Uniform),
             Process::Mixture(Source::Masked),
+            Process::Mixture(Source::STOCHASTIC_MASK),
             Process::UniformState,
         ] {
             let chain = chain(process);
@@ -187,6 +188,7 @@ mod tests {
         for process in [
             Process::Mixture(Source::Uniform),
             Process::Mixture(Source::Masked),
+            Process::Mixture(Source::STOCHASTIC_MASK),
         ] {
             let chain = chain(process);
             let end = push_forward(&chain, 0.0, 1.0, &chain.source_law()).unwrap();

@@ -67,6 +67,11 @@ pub fn index(rng: &mut impl Rng, n: usize) -> usize {
     rng.random_range(0..n)
 }
 
+/// `count` different numbers below `n`, each order as likely as every other.
+pub fn distinct(rng: &mut impl Rng, count: usize, n: usize) -> Vec<usize> {
+    rand::seq::index::sample(rng, n, count).into_vec()
+}
+
 /// Standard normal.
 pub fn normal(rng: &mut impl Rng) -> f64 {
     rng.sample(rand_distr::StandardNormal)

@@ -47,7 +47,7 @@ fn dit(path: &Path, step: Step, phase: f64) -> Dit<f64> {
         blocks: 2,
         heads: 2,
         conditioning: 6,
-        mask: path.mask(),
+        mask: path.mask_symbol(),
         time: TimeInput::Time,
         step,
         sight: Sight::Whole,
@@ -252,7 +252,8 @@ fn by_rows<N: Learner<f64>>(
 #[test]
 fn a_step_of_the_transformer_is_the_row_objective() {
     let correction = Step::Correction { width: 6 };
-    for path in [path(Source::Masked), path(Source::Uniform)] {
+    let sources = [Source::Masked, Source::STOCHASTIC_MASK, Source::Uniform];
+    for path in sources.map(path) {
         for (step, adaptation) in [
             (Step::Trunk, Adaptation::Full),
             (correction, Adaptation::Full),
@@ -268,7 +269,8 @@ fn a_step_of_the_transformer_is_the_row_objective() {
 
 #[test]
 fn a_step_of_the_perceptron_is_the_row_objective() {
-    for path in [path(Source::Masked), path(Source::Uniform)] {
+    let sources = [Source::Masked, Source::STOCHASTIC_MASK, Source::Uniform];
+    for path in sources.map(path) {
         let (network, frozen) = (perceptron(&path, 0.0), perceptron(&path, 0.4));
         agrees(&path, &network, &frozen, Adaptation::Full);
     }

@@ -5,14 +5,17 @@
 use fewstep::{
     method::{
         Counted, Divergence, dcd, di4c, dimo,
-        redi::{Coupling, conditional_total_correlation},
+        redi::{self, Coupling, conditional_total_correlation},
         sdtt::{self, Spacing, Steps},
     },
     objective::Pair,
-    sequence::{Accelerator, Examples, Oracle},
+    sequence::{
+        Accelerator, Examples, Oracle, base,
+        sampler::{Decoding, State},
+    },
 };
 use fewstep_ctmc::{
-    Grid, Language, Path, Process, Schedule, Source, Space,
+    Chain, Grid, Language, Path, Process, Schedule, Source, Space, Target,
     divergence::{kl, total_correlation},
     law,
 };
@@ -407,13 +410,17 @@ fn dimo_pulls_the_generator_where_the_denoisers_differ() {
 /// ends as often as the schedule says.
 #[test]
 fn couplings_are_what_the_sampler_did() {
-    let path = path(Source::Uniform);
-    let net = denoiser(&path, 0.3).carrying(2, 1);
+    for source in [Source::Uniform, Source::STOCHASTIC_MASK] {
+        coupled(&path(source));
+    }
+}
+
+fn coupled(path: &Path) {
+    let net = denoiser(path, 0.3).carrying(2, 1);
     let grid = Grid::uniform(3).unwrap();
     let (count, length) = (3000, COORDS + 2);
     let sizes = (COORDS, 2);
-    let make =
-        |batch| Coupling::generate(&net, (&path, &grid), sizes, (0..count, batch), 9, |_| {});
+    let make = |batch| Coupling::generate(&net, (path, &grid), sizes, (0..count, batch), 9, |_| {});
     let coupling = make(1000);
     assert_eq!(coupling, make(7), "whatever the batch");
     assert_eq!((coupling.len(), coupling.length), (count, length));
@@ -423,9 +430,21 @@ fn couplings_are_what_the_sampler_did() {
             .collect()
     };
     assert_eq!(latent(&coupling.x0), latent(&coupling.x1));
+    let own = |x: &[usize]| -> Vec<usize> {
+        x.chunks(length)
+            .flat_map(|x| x[..COORDS].to_vec())
+            .collect()
+    };
+    let share = |x: Vec<usize>| {
+        let masks = x.iter().filter(|&&symbol| symbol == SYMBOLS).count();
+        masks as f64 / x.len() as f64
+    };
+    let masked = path.mask_symbol().map_or(0.0, |mask| path.source(0, mask));
+    assert!((share(own(&coupling.x0)) - masked).abs() < 0.025);
+    assert_eq!(share(own(&coupling.x1)), 0.0);
     let numbers: Vec<usize> = (0..count).collect();
     let pairs = vec![Pair::new(Schedule::Linear, 0.7, 0.7); count];
-    let examples = coupling.examples(&path, &numbers, &pairs, (1, 1));
+    let examples = coupling.examples(path, &numbers, &pairs, (1, 1));
     let (mut switched, mut differ) = (0.0, 0.0);
     for at in 0..examples.x.len() {
         let (a, x, b) = (coupling.x0[at], examples.x[at], coupling.x1[at]);
@@ -440,14 +459,14 @@ fn couplings_are_what_the_sampler_did() {
         (switched / differ - 0.7f64).abs() < error,
         "{switched}/{differ}"
     );
-    let rows = examples.active(&path);
+    let rows = examples.active(path);
     assert!(rows.iter().all(|row| row % length < COORDS));
     assert_eq!(rows.len(), count * COORDS);
     assert_eq!(examples.coordinates(), count * COORDS);
-    let fresh = Examples::corrupt(&path, &coupling.x1, &pairs, (1, 1));
-    let carrying = fresh.clone().carrying((&path, 3), (1, 1));
+    let fresh = Examples::corrupt(path, &coupling.x1, &pairs, (1, 1));
+    let carrying = fresh.clone().carrying((path, 3), (1, 1));
     assert_eq!(carrying.coordinates(), fresh.coordinates());
-    assert_eq!(carrying.active(&path).len(), fresh.active(&path).len());
+    assert_eq!(carrying.active(path).len(), fresh.active(path).len());
 }
 
 /// The mean of the rows' total correlations; a product kernel has none.
@@ -465,6 +484,102 @@ fn conditional_total_correlation_is_that_of_the_rows() {
     let found = conditional_total_correlation(&space, &[0.25, 0.75], |x| &rows[x]);
     assert!((total_correlation(&space, &rows[1]) - 3f64.ln()).abs() < 1e-14);
     assert!((found - 0.75 * 3f64.ln()).abs() < 1e-14, "{found}");
+}
+
+/// Frequencies against enumeration: many walks from each source give the exact conditional total
+/// correlation, fewer that and their known bias, and exchanged symbols the bias of a product law.
+#[test]
+fn plug_in_correlation_is_the_exact_one_and_its_bias() {
+    let path = path(Source::Uniform);
+    let net = denoiser(&path, 0.3);
+    let grid = Grid::uniform(3).unwrap();
+    let target = vec![1.0 / 9.0; 9];
+    let chain = Chain::new(path.clone(), COORDS, target).unwrap();
+    let states = chain.states();
+    let all: Vec<usize> = (0..9).flat_map(|x| states.decode(x)).collect();
+    // The sampler's law from each source.
+    let ends: Vec<Vec<f64>> = (0..9)
+        .map(|x0| {
+            let mut p = vec![0.0; 9];
+            p[x0] = 1.0;
+            grid.intervals().fold(p, |p, (t, r)| {
+                let prediction = laws(&net, &all, &[t; 9]).concat();
+                law::push(states, &p, &law::step_rows(&chain, t, r, &prediction))
+            })
+        })
+        .collect();
+    let exact: Vec<f64> = ends.iter().map(|p| total_correlation(states, p)).collect();
+    let decoding = Decoding {
+        steps: false,
+        ..Decoding::default()
+    };
+    let what = (&path, &grid, &decoding);
+    for (sources, walks) in [(40, 2000), (600, 60)] {
+        let found = redi::plug_in(&net, what, COORDS, (sources, walks), 4);
+        // The exact value at the sources that were drawn.
+        let begin = State::noise(&path, (0, sources), COORDS, 4);
+        let known = begin.x.chunks(COORDS).map(|x| exact[states.encode(x)]);
+        let known = known.sum::<f64>() / sources as f64;
+        // Nine sequences of two times three symbols: [(9 - 1) - 2 (3 - 1)]/(2 R).
+        let bias = 2.0 / walks as f64;
+        let most = 0.15 * bias + 2e-3;
+        assert!(
+            (found.plug_in - known - bias).abs() < most,
+            "{found:?}, {known}"
+        );
+        assert!((found.exchanged - bias).abs() < most, "{found:?}");
+    }
+    // Where all walks end apart, nothing can be told.
+    let apart: Vec<Vec<usize>> = (0..8).map(|i| vec![i, 7 - i]).collect();
+    assert!((redi::sample_correlation(&apart) - 8f64.ln()).abs() < 1e-14);
+}
+
+/// The bound of every chain, averaged over all data and states by enumeration, has no slope at the
+/// exact posterior, and has one elsewhere.
+#[test]
+fn bounds_are_least_at_the_posterior() {
+    let processes = [
+        Process::Mixture(Source::Masked),
+        Process::Mixture(Source::STOCHASTIC_MASK),
+        Process::Mixture(Source::Uniform),
+        Process::UniformState,
+    ];
+    let law = Target::PAPER
+        .law(&Space::new(SYMBOLS, COORDS).unwrap(), 3)
+        .unwrap();
+    for process in processes {
+        let path = Path::new(Schedule::Linear, process, SYMBOLS).unwrap();
+        let chain = Chain::new(path.clone(), COORDS, law.clone()).unwrap();
+        let (pair, level) = (
+            Pair::new(Schedule::Linear, 0.4, 0.4),
+            path.schedule().level(0.4),
+        );
+        let (posterior, noising) = (chain.posterior(level), path.noising(level, 0));
+        for shift in [0.0, 0.5] {
+            let mut most = 0.0f64;
+            for x in 0..chain.states().len() {
+                let x = chain.states().decode(x);
+                if (path.mask()).is_some_and(|mask| x[0] != mask) {
+                    continue;
+                }
+                let at = chain.states().encode(&x) * COORDS * SYMBOLS;
+                let mut slope = [0.0; SYMBOLS];
+                for x1 in 0..chain.data().len() {
+                    let data = chain.data().decode(x1);
+                    let seen = |d: usize| noising[x[d] * SYMBOLS + data[d]];
+                    let p = &posterior[at..at + SYMBOLS];
+                    let mut logits: Vec<f64> = p.iter().map(|p| p.ln()).collect();
+                    logits[0] += shift;
+                    base::bound(&path, &pair, 1.0, (x[0], data[0]), &mut logits);
+                    for (s, g) in slope.iter_mut().zip(logits) {
+                        *s += chain.target()[x1] * seen(0) * seen(1) * g;
+                    }
+                }
+                most = slope.iter().fold(most, |m, s| m.max(s.abs()));
+            }
+            assert_eq!(most < 1e-13, shift == 0.0, "{path:?}: {most}");
+        }
+    }
 }
 
 /// What a run's setting says that a step costs is what the step costs.

@@ -65,7 +65,12 @@ fn chi_square(language: &Language, x: &[usize], at: usize) -> (f64, f64) {
 /// reject, and the exact likelihood is the language's own.
 #[test]
 fn many_steps_of_an_oracle_draw_the_language() {
-    for chain in [Chain::Masked, Chain::Uniform, Chain::UniformState] {
+    for chain in [
+        Chain::Masked,
+        Chain::StochasticMask,
+        Chain::Uniform,
+        Chain::UniformState,
+    ] {
         let oracle = oracle(chain);
         let x = drawn(&oracle, 1024);
         for at in [0, 3, LENGTH - 2] {
@@ -293,6 +298,8 @@ fn setting(chain: Chain) -> Setting {
             clip: 1.0,
             seed: 5,
         },
+        start: None,
+        curriculum: None,
         acceleration: None,
         carried: 0,
     }
@@ -362,10 +369,16 @@ fn runs_go_on_where_they_stopped() {
         }),
         law(false),
         law(true),
+        Some(Accelerator::Dimo {
+            carried: 1,
+            mix: 0.2,
+            denoiser_rate: 1e-2,
+        }),
     ];
     for (number, method) in methods.into_iter().enumerate() {
         let name = method.as_ref().map_or("base", Accelerator::name);
-        base.carried = usize::from(name == "di4c");
+        let carried = method.as_ref().and_then(Accelerator::carried);
+        base.carried = carried.unwrap_or(0);
         let name = match number {
             0 => "base".into(),
             _ => format!("{name}-{number}"),
@@ -584,4 +597,71 @@ fn a_coupling_of_another_network_is_refused() {
     std::fs::write(&pairs, &wrong).unwrap();
     let unknown = run("r", &redi("a")).unwrap_err();
     assert!(unknown.contains("does not know"), "{unknown}");
+}
+
+/// ReDi with masks: a masked denoiser learns masks among noise, makes pairs there and is rectified;
+/// on masks alone, or without having learned, it is refused.
+#[test]
+fn masks_among_noise_are_rectified() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let run = |name: &str, setting: &Setting| -> Result<f64, String> {
+        let trainer = Trainer::open(&at(name), setting.clone(), true);
+        let outcome = trainer.and_then(|t| t.run(&Silent, (Duration::MAX, u64::MAX)));
+        outcome.map(|o| o.bound).map_err(|e| e.to_string())
+    };
+    run("masked", &setting(Chain::Masked)).unwrap();
+    let noisy = Setting {
+        start: Some(at("masked")),
+        ..setting(Chain::StochasticMask)
+    };
+    run("noisy", &noisy).unwrap();
+    let redi = |from: &str| Setting {
+        acceleration: Some(Acceleration {
+            from: at(from),
+            method: Accelerator::Redi {
+                pairs: 40,
+                steps: 3,
+            },
+        }),
+        ..setting(Chain::StochasticMask)
+    };
+    let refused = run("x", &redi("masked")).unwrap_err();
+    assert!(
+        refused.contains("train --chain stochastic-mask"),
+        "{refused}"
+    );
+    run("redi", &redi("noisy")).unwrap();
+    let pairs = std::fs::read(at("redi/coupling/pairs-0.bin")).unwrap();
+    let (x0, x1) = pairs.split_at(pairs.len() / 2);
+    let masks = |bytes: &[u8]| bytes.chunks(4).filter(|symbol| symbol[0] == 7).count();
+    // 480 symbols of which 0.3 are masks, within five deviations.
+    assert!((94..=194).contains(&masks(x0)), "{}", masks(x0));
+    assert_eq!(masks(x1), 0);
+    // A round from a round, and a correction of what was rectified.
+    run("again", &redi("redi")).unwrap();
+    let mut model = Model::open(&at("again")).unwrap();
+    for order in [
+        Order::Chance,
+        Order::Ranked {
+            by: Ranking::Confidence,
+            tokens: Tokens::Arccos,
+            noise: 4.5,
+        },
+    ] {
+        let how = Decoding {
+            order,
+            ..Decoding::default()
+        };
+        let grid = Grid::uniform(4).unwrap();
+        let (x, nfe) = model.generate(&grid, (how, 1.0), (9, 1));
+        assert_eq!((x.len(), nfe), (9 * 12, 4));
+        assert!(x.iter().all(|&symbol| symbol < 7), "{order:?} leaves masks");
+    }
+    let accelerated = Setting {
+        start: Some(at("redi")),
+        ..setting(Chain::StochasticMask)
+    };
+    let refused = run("x", &accelerated).unwrap_err();
+    assert!(refused.contains("is an acceleration"), "{refused}");
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use fewstep::{
     lab::{Metric, Monitor, Silent},
-    sequence::{Chain, Optimization, Sizes},
+    sequence::{Chain, Data, Optimization, Sizes},
     text::{self, Method, Plan, Point},
 };
 
@@ -22,9 +22,15 @@ fn plan() -> Plan {
     };
     Plan {
         chains: vec![Chain::Uniform, Chain::UniformState],
-        methods: vec![Method::Linear, Method::Paper, Method::Sdtt],
+        methods: ["linear", "paper", "sdtt"]
+            .map(|name| Method::parse(name).unwrap())
+            .to_vec(),
         seeds: vec![3],
-        language: (6, 3, 0),
+        data: Data::Language {
+            symbols: 6,
+            states: 3,
+            seed: 0,
+        },
         sizes: Sizes {
             length: 8,
             width: 16,

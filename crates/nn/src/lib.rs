@@ -45,7 +45,8 @@ pub use corrected::Corrected;
 pub use error::Error;
 pub use mlp::Mlp;
 pub use network::{
-    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Rows, Want, by_rows,
+    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Rows, Soft, Soften, Want,
+    by_rows,
 };
 pub use optim::{AdamW, TrainState};
 pub use real::Real;

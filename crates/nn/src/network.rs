@@ -21,6 +21,16 @@ pub struct Batch<'a> {
     pub r: &'a [f64],
 }
 
+/// A combination of symbols in place of each of a batch's: `k` symbols and weights a coordinate,
+/// `[B, L, k]`, the weights of a coordinate summing to one.
+#[derive(Clone, Copy, Debug)]
+pub struct Soft<'a> {
+    /// The symbols that take part.
+    pub symbols: &'a [usize],
+    /// Their weights.
+    pub weights: &'a [f64],
+}
+
 /// Which parameters are trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adaptation {
@@ -186,4 +196,12 @@ pub fn by_rows<T: Real, R>(
         value[symbol] = value[symbol] - slope;
         answer
     }
+}
+
+/// A network that also reads combinations of symbols, as the same combinations of what it makes of
+/// each.
+pub trait Soften<T: Real>: Learner<T> {
+    /// As [`evaluate`](Network::evaluate), with `soft` read in place of `batch.x`, which stays what the
+    /// coordinates show.
+    fn evaluate_soft(&self, batch: Batch, soft: Soft, want: Want, pass: &mut Self::Pass);
 }

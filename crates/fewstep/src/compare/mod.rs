@@ -19,7 +19,8 @@ mod plan;
 mod report;
 mod stage;
 
-pub use plan::{Combination, Method, Plan};
+pub use crate::method::Method;
+pub use plan::{Combination, Plan};
 
 use std::{path::Path as FilePath, time::Instant};
 

@@ -5,54 +5,9 @@ use serde_json::json;
 
 use crate::{
     lab::{Config, ConfigError, Options, SourceKind},
-    method::{Divergence, sdtt::Spacing},
+    method::{Divergence, Method, sdtt::Spacing},
     sequence::RunError,
 };
-
-/// A method that starts from a trained network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// The average generator with the linear target and one draw.
-    Dag,
-    /// Self-distillation through time.
-    Sdtt,
-    /// A mixture student.
-    Di4c,
-    /// One round of rectification.
-    Redi,
-    /// Discrete consistency distillation.
-    Dcd,
-    /// Law matching.
-    Law,
-    /// A one-step generator by token-level distribution matching.
-    Dimo,
-}
-
-impl Method {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Dag,
-        Self::Sdtt,
-        Self::Di4c,
-        Self::Redi,
-        Self::Dcd,
-        Self::Law,
-        Self::Dimo,
-    ];
-
-    /// The name in options, tables and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dag => "dag",
-            Self::Sdtt => "sdtt",
-            Self::Di4c => "di4c",
-            Self::Redi => "redi",
-            Self::Dcd => "dcd",
-            Self::Law => "law",
-            Self::Dimo => "dimo",
-        }
-    }
-}
 
 /// Methods one after the other, each from what the one before it made; none is the base itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,14 +16,7 @@ pub struct Combination(pub Vec<Method>);
 impl Combination {
     /// As in `di4c+redi`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let known = || {
-            let names: Vec<&str> = Method::ALL.iter().map(|m| m.name()).collect();
-            names.join(", ")
-        };
-        let one = |name: &str| {
-            let found = Method::ALL.into_iter().find(|m| m.name() == name.trim());
-            found.ok_or_else(|| format!("'{name}' is no method; there are {}", known()))
-        };
+        let one = |name: &str| Method::parse(name.trim());
         let methods: Vec<Method> = text.split('+').map(one).collect::<Result<_, _>>()?;
         let combination = Self(methods);
         combination.check()?;
@@ -207,8 +155,8 @@ impl Plan {
             if self.combinations[..i].contains(combination) {
                 return refuse(format!("{} is asked for twice", combination.name()));
             }
-            let masked = self.lab.source == SourceKind::Masked;
-            if masked && combination.0.contains(&Method::Dcd) {
+            let uniform = self.lab.source == SourceKind::Uniform;
+            if !uniform && combination.0.contains(&Method::Dcd) {
                 return refuse(
                     "dcd needs a uniform source: its trajectories begin in noise symbols".into(),
                 );
@@ -217,6 +165,12 @@ impl Plan {
         for combination in &self.combinations {
             let carried = combination.0.contains(&Method::Di4c);
             let law = combination.0.contains(&Method::Law);
+            if self.lab.source == SourceKind::StochasticMask && law {
+                return refuse(format!(
+                    "{}: law needs masks alone or uniform noise alone, not both",
+                    combination.name()
+                ));
+            }
             if self.lab.source == SourceKind::Masked && law && !carried {
                 return refuse(format!(
                     "{}: with masks all sequences begin alike, and the first step draws every \

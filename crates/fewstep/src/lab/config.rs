@@ -17,6 +17,8 @@ pub enum SourceKind {
     Uniform,
     /// All masked.
     Masked,
+    /// Masks among uniform symbols.
+    StochasticMask,
 }
 
 /// One correction to train: what is regressed, and how the transport term is had.
@@ -185,6 +187,7 @@ impl Config {
         let process = Process::Mixture(match options.source {
             SourceKind::Uniform => Source::Uniform,
             SourceKind::Masked => Source::Masked,
+            SourceKind::StochasticMask => Source::STOCHASTIC_MASK,
         });
         let path = Path::new(options.schedule, process, options.symbols)?;
         let states = Space::new(path.state_symbols(), options.coords)?;

@@ -21,7 +21,7 @@ use fewstep_nn::{Gradient, Learner, Network, Real, Rows, Want};
 
 use super::{
     Divergence,
-    divergence::{distil, log_probabilities},
+    divergence::{blocks, distil, log_probabilities},
 };
 use crate::{objective::Pair, sequence::Examples};
 
@@ -37,16 +37,27 @@ const POINTS: usize = 4096;
 /// The times of DUO's trajectory, as times of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clock {
+    /// `gamma` nearest to data and nearest to noise.
+    gammas: (f64, f64),
     /// `alpha` from data to noise, evenly spaced in `gamma`.
     alpha: Vec<f64>,
 }
 
 impl Clock {
-    /// For a number of symbols.
+    /// For a number of symbols, over DUO's range.
     pub fn new(symbols: usize) -> Self {
-        let (near, far) = gammas(symbols);
+        Self::between(symbols, (NEAR, FAR))
+    }
+
+    /// For a number of symbols, between two values of `alpha`, that nearest to data first.
+    pub fn between(symbols: usize, (near, far): (f64, f64)) -> Self {
+        let (near, far) = (
+            gaussian::gamma(symbols, near),
+            gaussian::gamma(symbols, far),
+        );
         let at = |i: usize| near + (far - near) * i as f64 / POINTS as f64;
         Self {
+            gammas: (near, far),
             alpha: (0..=POINTS)
                 .map(|i| gaussian::alpha(symbols, at(i)))
                 .collect(),
@@ -61,14 +72,16 @@ impl Clock {
         let alpha = a + (b - a) * (place - left as f64);
         path.schedule().inverse(alpha.clamp(0.0, 1.0))
     }
-}
 
-/// `gamma` nearest to data and nearest to noise.
-fn gammas(symbols: usize) -> (f64, f64) {
-    (
-        gaussian::gamma(symbols, NEAR),
-        gaussian::gamma(symbols, FAR),
-    )
+    /// The `gamma` at which a symbol is kept with probability `alpha`, within its range.
+    pub fn gamma(&self, alpha: f64) -> f64 {
+        let right = self.alpha.partition_point(|a| *a > alpha);
+        let right = right.clamp(1, POINTS);
+        let (a, b) = (self.alpha[right - 1], self.alpha[right]);
+        let part = ((a - alpha) / (a - b)).clamp(0.0, 1.0);
+        let (near, far) = self.gammas;
+        near + (far - near) * ((right - 1) as f64 + part) / POINTS as f64
+    }
 }
 
 /// `(earlier, later)`: two points of the trajectories of `x1`, at times a share `distance` of DUO's
@@ -109,12 +122,21 @@ pub fn step<T: Real, N: Learner<T>, M: Network<T>>(
 ) -> f64 {
     let rows: Vec<usize> = (0..earlier.x.len()).collect();
     teacher.evaluate(later.all(), Want::default(), teacher_pass);
-    let targets = teacher.visit(teacher_pass, Rows::plain(&rows), |_, logits| {
-        log_probabilities(path.symbols(), logits.value)
-    });
+    let targets = |rows: &[usize]| {
+        teacher.visit(teacher_pass, Rows::plain(rows), |_, logits| {
+            log_probabilities(path.symbols(), logits.value)
+        })
+    };
+    let blocks = blocks(&rows, earlier.length, path.symbols());
     let student = (student, pass);
-    let known = (&rows[..], &targets[..]);
-    distil(student, earlier.all(), known, divergence, gradient)
+    distil(
+        student,
+        earlier.all(),
+        &blocks,
+        targets,
+        divergence,
+        gradient,
+    )
 }
 
 #[cfg(test)]
@@ -126,11 +148,14 @@ mod tests {
     #[test]
     fn the_table_keeps_to_the_transformation() {
         let path = Path::new(Schedule::Linear, Process::Mixture(Source::Uniform), 257).unwrap();
-        let (clock, (near, far)) = (Clock::new(257), gammas(257));
+        let clock = Clock::new(257);
+        let (near, far) = clock.gammas;
         for noise in [0.0, 0.1003, 0.4567, 0.9, 1.0] {
             let exact = gaussian::alpha(257, near + noise * (far - near));
             let found = clock.time(&path, noise);
             assert!((found - exact).abs() < 1e-6, "{noise}: {found}, {exact}");
+            let back = gaussian::alpha(257, clock.gamma(exact));
+            assert!((back - exact).abs() < 1e-6, "{noise}: {back}, {exact}");
         }
     }
 
@@ -140,7 +165,8 @@ mod tests {
     fn trajectories_are_those_of_the_gaussian() {
         let (symbols, count, data) = (5, 60_000, 2);
         let path = Path::new(Schedule::Linear, Process::Mixture(Source::Uniform), symbols).unwrap();
-        let (clock, (near, far)) = (Clock::new(symbols), gammas(symbols));
+        let clock = Clock::new(symbols);
+        let (near, far) = clock.gammas;
         let distance = 0.3;
         let x1 = vec![data; count];
         let (early, late) = examples((&path, &clock), &x1, count, distance, (3, 0));

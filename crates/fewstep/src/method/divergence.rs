@@ -55,11 +55,24 @@ impl Divergence {
     }
 }
 
-/// The mean divergence of a student's rows from targets, and its gradient.
+/// Entries of the targets that are held at a time: of a large vocabulary, those of few rows.
+const BLOCK: usize = 1 << 24;
+
+/// Rows in blocks whose targets over `symbols` are held together: whole sequences of `length`, as many
+/// as fit, and at least one.
+pub fn blocks(rows: &[usize], length: usize, symbols: usize) -> Vec<&[usize]> {
+    let together = (BLOCK / (length * symbols)).max(1);
+    let same = |a: &usize, b: &usize| a / length / together == b / length / together;
+    rows.chunk_by(same).collect()
+}
+
+/// The mean divergence of a student's rows from targets, which are asked for block by block, and its
+/// gradient.
 pub fn distil<T: Real, N: Learner<T>>(
     (student, pass): (&N, &mut N::Pass),
     batch: Batch,
-    (rows, targets): (&[usize], &[Vec<T>]),
+    blocks: &[&[usize]],
+    mut targets: impl FnMut(&[usize]) -> Vec<Vec<T>>,
     divergence: Divergence,
     gradient: &mut Gradient<T>,
 ) -> f64 {
@@ -68,12 +81,18 @@ pub fn distil<T: Real, N: Learner<T>>(
         ..Want::default()
     };
     student.evaluate(batch, want, pass);
-    let share = 1.0 / rows.len().max(1) as f64;
-    let consumer =
-        |at: usize, logits: Logits<T>| divergence.descend(share, &targets[at], logits.value);
-    let losses = student.descend(pass, Rows::plain(rows), consumer, gradient);
+    let count: usize = blocks.iter().map(|rows| rows.len()).sum();
+    let share = 1.0 / count.max(1) as f64;
+    let mut total = 0.0;
+    for rows in blocks {
+        let targets = targets(rows);
+        let consumer =
+            |at: usize, logits: Logits<T>| divergence.descend(share, &targets[at], logits.value);
+        let losses = student.descend(pass, Rows::plain(rows), consumer, gradient);
+        total += losses.iter().sum::<f64>();
+    }
     student.backward(pass, gradient);
-    share * losses.iter().sum::<f64>()
+    share * total
 }
 
 /// The logarithms of the probabilities over the first `symbols`.

@@ -269,7 +269,7 @@ fn noised<T: Real, K: Network<T>>(
     let uniform = 1.0 / path.symbols() as f64;
     denoiser.visit(pass, Rows::plain(&rows), |row, logits| {
         let sequence = row / length;
-        let (own, _) = own_logit((path.schedule(), path.symbols()), ends[sequence]);
+        let (own, _) = own_logit((path.schedule(), path.symbols() as f64), ends[sequence]);
         logits.value[y[row]] += T::of(-own);
         let kappa = path.schedule().kappa(pairs[sequence].r);
         let others = law(path.symbols(), logits.value);

@@ -28,8 +28,10 @@ pub mod di4c;
 pub mod dimo;
 mod divergence;
 pub mod law;
+mod name;
 pub mod redi;
 pub mod sdtt;
 
 pub use counted::Counted;
 pub use divergence::Divergence;
+pub use name::Method;

@@ -8,8 +8,23 @@
 //! ([`conditional_total_correlation`]). Rounds repeat it with the rectified network.
 //!
 //! On the masked path every sequence begins alike. A coupling then says nothing of its source, and
-//! training on it is no more than training on generated data; a latent that the sequence carries
-//! (as [`di4c`](super::di4c) adds) gives the coupling something to hold on to.
+//! training on it is no more than training on generated data. ReDi's image models therefore begin in
+//! masks among noise, [`Source::StochasticMask`](fewstep_ctmc::Source): with probability `m = 0.3` a
+//! mask, else a uniform symbol, `p_0(s) = m 1[s = mask] + (1 - m)/S 1[s != mask]`. It is a mixture path
+//! like the others; a masked denoiser learns it first, by its bound, since now a symbol that is shown
+//! need not be data. A latent that the sequence carries (as [`di4c`](super::di4c) adds) is another
+//! thing to hold on to.
+//!
+//! # Conditional total correlation where nothing can be enumerated
+//!
+//! ReDi's estimate ([`plug_in`]): the sampler goes several times from each source, and frequencies
+//! stand for the law, `sum_d H^(x_1^d | x_0) - H^(x_1 | x_0)`. It is biased upwards. From `R` walks
+//! that could end in `M` sequences, `M_d` symbols at `d`, by `[(M - 1) - sum_d (M_d - 1)]/(2 R)` to
+//! first order, which is small only if `R` is much larger than `M`. On long sequences no two walks end
+//! alike, `H^` is `ln R` whatever the law, and what is left measures how much is open and not how much
+//! of it depends. So the same number is taken of walks whose symbols were exchanged at each position
+//! ([`Correlation::exchanged`]), which keeps the frequencies and takes the dependence away: the two
+//! agree in the mean if there is none, and always do where all walks end apart.
 
 use std::ops::Range;
 
@@ -22,6 +37,7 @@ use fewstep_nn::{Network, Real};
 
 use crate::sequence::{
     Examples,
+    evaluate::entropy,
     sampler::{Decoding, Latent, State, sample},
 };
 
@@ -132,4 +148,73 @@ pub fn conditional_total_correlation<'a>(
         false => 0.0,
     };
     p0.iter().enumerate().map(weighed).sum()
+}
+
+/// An estimated conditional total correlation, in nats.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Correlation {
+    /// From frequencies, mean over the sources.
+    pub plug_in: f64,
+    /// The same of walks with symbols exchanged among them at each position.
+    pub exchanged: f64,
+    /// Sources.
+    pub sources: usize,
+    /// Walks from each.
+    pub walks: usize,
+}
+
+/// The conditional total correlation of a network's sampler from `walks` walks of each of `sources`
+/// sources, estimated. A latent that stays is part of the source.
+pub fn plug_in<T: Real, N: Network<T>>(
+    network: &N,
+    (path, grid, decoding): (&Path, &Grid, &Decoding),
+    length: usize,
+    (sources, walks): (usize, usize),
+    seed: u64,
+) -> Correlation {
+    let (mut found, mut exchanged) = (0.0, 0.0);
+    let key = Key::new(seed, Purpose::Check);
+    for first in (0..sources).step_by(PLUG_IN_BATCH) {
+        let here = (first as u64, PLUG_IN_BATCH.min(sources - first));
+        let ends: Vec<Vec<usize>> = (0..walks as u64)
+            .map(|walk| {
+                let sizes = (length, decoding.latent.carried);
+                let mut state = State::carrying(path, here, sizes, seed);
+                let walk = seed.wrapping_add(walk + 1);
+                sample(network, path, grid, decoding, &mut state, walk, |_, _| {});
+                state.sequences().flatten().copied().collect()
+            })
+            .collect();
+        for i in 0..here.1 {
+            let of = |end: &Vec<usize>| end[i * length..(i + 1) * length].to_vec();
+            let mut x: Vec<Vec<usize>> = ends.iter().map(of).collect();
+            found += sample_correlation(&x);
+            let mut rng = key.at(here.0, i as u64);
+            for d in 0..length {
+                for last in (1..walks).rev() {
+                    let other = index(&mut rng, last + 1);
+                    let symbol = x[last][d];
+                    x[last][d] = x[other][d];
+                    x[other][d] = symbol;
+                }
+            }
+            exchanged += sample_correlation(&x);
+        }
+    }
+    Correlation {
+        plug_in: found / sources as f64,
+        exchanged: exchanged / sources as f64,
+        sources,
+        walks,
+    }
+}
+
+/// Sources whose walks are made together.
+const PLUG_IN_BATCH: usize = 64;
+
+/// `sum_d H^(x^d) - H^(x)` by the frequencies in some sequences, in nats.
+pub fn sample_correlation(sequences: &[Vec<usize>]) -> f64 {
+    let length = sequences.first().map_or(0, Vec::len);
+    let each = |d: usize| entropy(sequences.iter().map(|x| x[d]));
+    (0..length).map(each).sum::<f64>() - entropy(sequences.iter())
 }

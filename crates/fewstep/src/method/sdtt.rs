@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Divergence,
-    divergence::{distil, log_probabilities},
+    divergence::{blocks, distil, log_probabilities},
 };
 use crate::sequence::{Examples, times::LAST};
 
@@ -82,15 +82,33 @@ pub fn targets<T: Real, N: Network<T>>(
     teacher: &N,
     examples: &Examples,
     (path, steps): (&Path, &Steps),
-    (seed, number): (u64, u64),
+    address: (u64, u64),
     pass: &mut N::Pass,
 ) -> Vec<Vec<T>> {
     let rows = examples.active(path);
+    targets_of(teacher, (examples, &rows), (path, steps), address, pass)
+}
+
+/// The targets of some rows, in whose sequences the teacher walks.
+fn targets_of<T: Real, N: Network<T>>(
+    teacher: &N,
+    (examples, rows): (&Examples, &[usize]),
+    (path, steps): (&Path, &Steps),
+    (seed, number): (u64, u64),
+    pass: &mut N::Pass,
+) -> Vec<Vec<T>> {
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+        return Vec::new();
+    };
+    let length = examples.length;
+    let sequences = first / length..last / length + 1;
+    let begin = sequences.start * length;
     let key = Key::new(seed, Purpose::Teacher);
-    let mut x = examples.x.clone();
+    let mut x = examples.x[begin..sequences.end * length].to_vec();
     let mut drawn = vec![false; rows.len()];
     let mut targets = vec![Vec::new(); rows.len()];
-    let starts = examples.pairs.iter().map(|pair| steps.from(pair.t));
+    let pairs = examples.pairs[sequences].iter();
+    let starts = pairs.map(|pair| steps.from(pair.t));
     let walks: Vec<Vec<(f64, f64)>> = starts.collect();
     for j in 0..steps.count {
         let times: Vec<f64> = walks.iter().map(|walk| walk[j].0).collect();
@@ -102,15 +120,15 @@ pub fn targets<T: Real, N: Network<T>>(
         teacher.evaluate(batch, Want::default(), pass);
         // A masked coordinate that has been drawn is known.
         let open: Vec<usize> = (0..rows.len())
-            .filter(|&at| path.mask().is_none_or(|mask| x[rows[at]] == mask))
+            .filter(|&at| path.mask().is_none_or(|mask| x[rows[at] - begin] == mask))
             .collect();
-        let places: Vec<usize> = open.iter().map(|&at| rows[at]).collect();
+        let places: Vec<usize> = open.iter().map(|&at| rows[at] - begin).collect();
         let moves = teacher.visit(pass, Rows::plain(&places), |at, logits| {
-            let row = places[at];
+            let (here, row) = (places[at], places[at] + begin);
             let log_p = log_probabilities(path.symbols(), logits.value);
             let mut rng = key.at(number, row as u64 * steps.count as u64 + j as u64);
-            let step = walks[row / examples.length][j];
-            let to = advance(path, step, x[row], &log_p, uniform(&mut rng));
+            let step = walks[here / length][j];
+            let to = advance(path, step, x[here], &log_p, uniform(&mut rng));
             (log_p, to)
         });
         for (&at, (log_p, to)) in open.iter().zip(moves) {
@@ -119,7 +137,7 @@ pub fn targets<T: Real, N: Network<T>>(
             }
             if let Some(symbol) = to {
                 drawn[at] = true;
-                x[rows[at]] = symbol;
+                x[rows[at] - begin] = symbol;
             }
         }
     }
@@ -155,16 +173,56 @@ pub fn step<T: Real, N: Learner<T>, M: Network<T>>(
     (pass, teacher_pass): (&mut N::Pass, &mut M::Pass),
     gradient: &mut Gradient<T>,
 ) -> f64 {
-    let targets = targets(teacher, examples, (path, steps), address, teacher_pass);
     let rows = examples.active(path);
+    let targets = |rows: &[usize]| {
+        let here = (examples, rows);
+        targets_of(teacher, here, (path, steps), address, teacher_pass)
+    };
+    let blocks = blocks(&rows, examples.length, path.symbols());
     let student = (student, pass);
-    let known = (&rows[..], &targets[..]);
-    distil(student, examples.all(), known, divergence, gradient)
+    distil(
+        student,
+        examples.all(),
+        &blocks,
+        targets,
+        divergence,
+        gradient,
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use fewstep_ctmc::{Schedule, Source};
+    use fewstep_nn::{Conditioned, Conditioning};
+
     use super::*;
+    use crate::objective::Pair;
+
+    /// A teacher that walks a few sequences at a time gives them the targets of one that walks all.
+    #[test]
+    fn targets_do_not_depend_on_their_block() {
+        for source in [Source::Uniform, Source::Masked] {
+            let path = Path::new(Schedule::Linear, Process::Mixture(source), 3).unwrap();
+            let shape = (2, path.state_symbols(), 3);
+            let teacher = Conditioned::<f64>::new(Conditioning::Instant, shape, &[8], 1);
+            let pairs = [0.1, 0.5, 0.3].map(|t| Pair::new(Schedule::Linear, t, t));
+            let examples = Examples::corrupt(&path, &[0, 1, 2, 0, 1, 2], &pairs, (1, 0));
+            let steps = Steps {
+                size: 0.3,
+                count: 2,
+                spacing: Spacing::Even,
+            };
+            let rows = examples.active(&path);
+            let what = (&path, &steps);
+            let pass = &mut Default::default();
+            let mut of =
+                |rows: &[usize]| targets_of(&teacher, (&examples, rows), what, (5, 2), pass);
+            let parts = blocks(&rows, 2, 1 << 30);
+            assert!(parts.len() > 1);
+            let apart: Vec<Vec<f64>> = parts.iter().flat_map(|rows| of(rows)).collect();
+            assert_eq!(of(&rows), apart);
+        }
+    }
 
     #[test]
     fn the_spacing_of_the_released_code() {

@@ -6,7 +6,7 @@ use fewstep_nn::Adaptation;
 use serde::{Deserialize, Serialize};
 
 use super::{Chain, Sizes};
-use crate::method::{Divergence, sdtt::Spacing};
+use crate::method::{Divergence, Method, sdtt::Spacing};
 
 /// What is regressed in an acceleration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,18 +115,41 @@ pub enum Accelerator {
         /// Sampling steps they are made in.
         steps: usize,
     },
+    /// A generator of one step, pulled where the run and a denoiser of its own sequences differ.
+    Dimo {
+        /// Symbols of the latent.
+        carried: usize,
+        /// The share of the second divergence in the pull.
+        mix: f64,
+        /// The highest learning rate of the denoiser of its own sequences.
+        denoiser_rate: f64,
+    },
 }
 
 impl Accelerator {
-    /// The name in options, tables and files.
-    pub fn name(&self) -> &'static str {
+    /// Which method it is.
+    pub fn method(&self) -> Method {
         match self {
-            Self::Dag(_) => "dag",
-            Self::Law(_) => "law",
-            Self::Sdtt { .. } => "sdtt",
-            Self::Dcd { .. } => "dcd",
-            Self::Di4c { .. } => "di4c",
-            Self::Redi { .. } => "redi",
+            Self::Dag(_) => Method::Dag,
+            Self::Law(_) => Method::Law,
+            Self::Sdtt { .. } => Method::Sdtt,
+            Self::Dcd { .. } => Method::Dcd,
+            Self::Di4c { .. } => Method::Di4c,
+            Self::Redi { .. } => Method::Redi,
+            Self::Dimo { .. } => Method::Dimo,
+        }
+    }
+
+    /// The method's name.
+    pub fn name(&self) -> &'static str {
+        self.method().name()
+    }
+
+    /// Symbols of the latent that it puts behind a sequence, if it is one that does.
+    pub fn carried(&self) -> Option<usize> {
+        match self {
+            Self::Di4c { carried, .. } | Self::Dimo { carried, .. } => Some(*carried),
+            _ => None,
         }
     }
 
@@ -155,6 +178,8 @@ impl Accelerator {
             // The student at x_t and later for each latent, and the teacher.
             Self::Di4c { latents, .. } => (back + 1) * *latents as u64 + 1,
             Self::Redi { .. } => back,
+            // The generator, the teacher, and the second denoiser, which is asked and then trained.
+            Self::Dimo { .. } => back + 1 + (1 + back),
         }
     }
 
@@ -173,6 +198,9 @@ impl Accelerator {
                 }
                 _ => None,
             },
+            Self::Law(_) if chain == Chain::StochasticMask => {
+                Some("law needs masks alone or uniform noise alone, not both")
+            }
             Self::Law(_) if chain == Chain::Masked => Some(
                 "law needs a chain from uniform noise: with masks all sequences begin alike, so the \
                  first step draws every position independently whatever it learns",
@@ -191,7 +219,7 @@ impl Accelerator {
             Self::Sdtt { size, .. } if !(*size > 0.0 && *size <= 1.0) => {
                 Some("the teacher's step must be above 0 and at most 1")
             }
-            Self::Dcd { .. } if chain == Chain::Masked => Some(
+            Self::Dcd { .. } if matches!(chain, Chain::Masked | Chain::StochasticMask) => Some(
                 "dcd needs a chain from uniform noise: its trajectories begin in noise symbols",
             ),
             Self::Dcd { distance, .. } if !(*distance > 0.0 && *distance <= 1.0) => {
@@ -208,11 +236,24 @@ impl Accelerator {
                 Some("the teacher's step must be above 0 and below 1, and so the border near data")
             }
             Self::Redi { .. } if chain == Chain::Masked => Some(
-                "redi needs a chain from uniform noise: with masks all sequences begin alike, and a \
-                 coupling says nothing of where they began",
+                "redi needs a chain with noise: with masks all sequences begin alike, and a coupling \
+                 says nothing of where they began; train the denoiser on masks among noise first, with \
+                 fewstep train --chain stochastic-mask --from RUN",
             ),
             Self::Redi { pairs, steps } if *pairs == 0 || *steps == 0 => {
                 Some("a coupling needs at least 1 pair and 1 step")
+            }
+            Self::Dimo { carried: 0, .. } if chain == Chain::Masked => Some(
+                "dimo needs a latent on masks: all sequences begin alike, and in one step no position \
+                 could know of another",
+            ),
+            Self::Dimo {
+                mix, denoiser_rate, ..
+            } if !((0.0..=1.0).contains(mix)
+                && *denoiser_rate > 0.0
+                && denoiser_rate.is_finite()) =>
+            {
+                Some("the share of the second divergence must be in [0, 1], the rate above 0")
             }
             _ => None,
         }

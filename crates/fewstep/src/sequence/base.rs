@@ -12,15 +12,42 @@
 
 use fewstep_ctmc::{Path, Process, duo};
 use fewstep_nn::{
-    Adaptation, Column, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax,
+    Adaptation, Column, Gradient, Learner, Logits, Network, Real, Rows, Soften, Want, softmax,
 };
 
-use super::Examples;
+use super::{Examples, curriculum::Softened};
 use crate::objective::Pair;
 
 /// The mean bound a coordinate, and its gradient.
 pub fn step<T: Real, N: Learner<T>>(
     network: &N,
+    path: &Path,
+    examples: &Examples,
+    pass: &mut N::Pass,
+    gradient: &mut Gradient<T>,
+) -> f64 {
+    let evaluate = |want: Want, pass: &mut N::Pass| network.evaluate(examples.all(), want, pass);
+    learn((network, evaluate), path, examples, pass, gradient)
+}
+
+/// As [`step`], of a network that reads combinations of symbols in place of those that are shown.
+pub fn soft_step<T: Real, N: Soften<T>>(
+    network: &N,
+    path: &Path,
+    seen: &Softened,
+    pass: &mut N::Pass,
+    gradient: &mut Gradient<T>,
+) -> f64 {
+    let examples = &seen.examples;
+    let evaluate = |want: Want, pass: &mut N::Pass| {
+        network.evaluate_soft(examples.all(), seen.soft(), want, pass);
+    };
+    learn((network, evaluate), path, examples, pass, gradient)
+}
+
+/// The bound of a network that is evaluated on the way.
+fn learn<T: Real, N: Learner<T>>(
+    (network, evaluate): (&N, impl FnOnce(Want<'_>, &mut N::Pass)),
     path: &Path,
     examples: &Examples,
     pass: &mut N::Pass,
@@ -32,7 +59,7 @@ pub fn step<T: Real, N: Learner<T>>(
         rows: Some(&rows),
         ..Want::default()
     };
-    network.evaluate(examples.all(), want, pass);
+    evaluate(want, pass);
     let scale = 1.0 / examples.coordinates() as f64;
     let weight = |of: usize| scale * examples.weights[of];
     let total = descend(network, path, (examples, &rows), weight, pass, gradient);
@@ -105,7 +132,9 @@ pub fn bound<T: Real>(
 ) -> f64 {
     let weight = scale * pair.lambda;
     match path.process() {
-        Process::Mixture(_) if path.mask() == Some(x) => weight * cross_entropy(weight, x1, logits),
+        Process::Mixture(_) if path.mask_symbol() == Some(x) => {
+            weight * cross_entropy(weight, x1, logits)
+        }
         Process::Mixture(_) => weight * switch(weight, (x, x1), logits),
         Process::UniformState => {
             let level = path.schedule().level(pair.t);

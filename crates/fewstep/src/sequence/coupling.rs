@@ -76,7 +76,7 @@ pub fn make(
         let numbers = first..(first + FILE_PAIRS).min(wanted.count);
         let file = dir.join(format!("pairs-{}.bin", first / FILE_PAIRS));
         let part = if file.exists() {
-            read(&file, numbers.len() * whole, path.symbols())?
+            read(&file, numbers.len() * whole, path)?
         } else {
             if monitor.stopped() {
                 monitor.end(stage);
@@ -105,7 +105,7 @@ pub fn load(dir: &FilePath, path: &Path) -> Result<Coupling, RunError> {
     for first in (0..count).step_by(FILE_PAIRS) {
         let here = FILE_PAIRS.min(count - first);
         let file = dir.join(format!("pairs-{}.bin", first / FILE_PAIRS));
-        let (x0, x1) = read(&file, here * whole, path.symbols())?;
+        let (x0, x1) = read(&file, here * whole, path)?;
         all.x0.extend(x0);
         all.x1.extend(x1);
     }
@@ -134,11 +134,7 @@ fn write(file: &FilePath, part: &Coupling) -> Result<(), RunError> {
 }
 
 /// Both ends of the pairs in a file that must hold `size` symbols of each.
-fn read(
-    file: &FilePath,
-    size: usize,
-    symbols: usize,
-) -> Result<(Vec<usize>, Vec<usize>), RunError> {
+fn read(file: &FilePath, size: usize, path: &Path) -> Result<(Vec<usize>, Vec<usize>), RunError> {
     let damaged = |reason: &str| RunError::Setting {
         file: file.to_path_buf(),
         reason: format!("{reason}; remove it and it is made again"),
@@ -152,9 +148,10 @@ fn read(
         .iter()
         .map(|bytes| u32::from_le_bytes(*bytes) as usize)
         .collect();
-    if all.iter().any(|&symbol| symbol >= symbols) {
+    let (x0, x1) = all.split_at(size);
+    let beyond = |x: &[usize], symbols: usize| x.iter().any(|&symbol| symbol >= symbols);
+    if beyond(x0, path.state_symbols()) || beyond(x1, path.symbols()) {
         return Err(damaged("it holds a symbol that the network does not know"));
     }
-    let (x0, x1) = all.split_at(size);
     Ok((x0.to_vec(), x1.to_vec()))
 }

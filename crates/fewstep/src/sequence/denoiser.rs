@@ -18,7 +18,8 @@ use std::ops::Range;
 
 use fewstep_ctmc::{Path, Schedule};
 use fewstep_nn::{
-    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Want, by_rows,
+    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Soft, Soften, Want,
+    by_rows,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +39,9 @@ pub enum Prediction {
 pub struct Denoiser<N> {
     /// The network.
     pub network: N,
-    /// The schedule and the number of symbols, where the own state is multiplied in.
-    own: Option<(Schedule, usize)>,
+    /// Where the own state is multiplied in: the schedule, one over the probability of a noise symbol,
+    /// and the data symbols, beyond which a state says nothing.
+    own: Option<(Schedule, f64, usize)>,
 }
 
 /// An evaluation of a [`Denoiser`].
@@ -47,6 +49,8 @@ pub struct Denoiser<N> {
 pub struct Pass<P> {
     inner: P,
     x: Vec<usize>,
+    /// Data symbols: a mask says nothing of itself.
+    symbols: usize,
     /// The logit of the own state and its derivative in `t`, for each sequence.
     own: Vec<(f64, f64)>,
 }
@@ -57,14 +61,37 @@ impl<N> Denoiser<N> {
     pub fn new(network: N, prediction: Prediction, path: &Path) -> Self {
         let uniform = path.mask().is_none() && path.fixed_coords().is_none();
         let own = (prediction == Prediction::Others && uniform)
-            .then(|| (path.schedule(), path.symbols()));
+            .then(|| (path.schedule(), path.source(0, 0).recip(), path.symbols()));
         Self { network, own }
     }
 }
 
-/// The logit of the own state, `ln(1 + S kappa_t/(1 - kappa_t))`, and its derivative in `t`.
-pub fn own_logit((schedule, symbols): (Schedule, usize), t: f64) -> (f64, f64) {
-    let (level, s) = (schedule.level(t), symbols as f64);
+impl<N> Denoiser<N> {
+    /// Keeps what the own states of a batch say.
+    fn recall<P>(&self, batch: Batch, pass: &mut Pass<P>) {
+        pass.x.clear();
+        pass.own.clear();
+        if let Some((schedule, s, symbols)) = self.own {
+            pass.x.extend_from_slice(batch.x);
+            pass.symbols = symbols;
+            let each = batch.t.iter().map(|&t| own_logit((schedule, s), t));
+            pass.own.extend(each);
+        }
+    }
+}
+
+impl<T: Real, N: Soften<T>> Soften<T> for Denoiser<N> {
+    fn evaluate_soft(&self, batch: Batch, soft: Soft, want: Want, pass: &mut Self::Pass) {
+        self.recall(batch, pass);
+        let inner = &mut pass.inner;
+        self.network.evaluate_soft(batch, soft, want, inner);
+    }
+}
+
+/// The logit of the own state, `ln(1 + s kappa_t/(1 - kappa_t))` and its derivative in `t`, where a noise
+/// symbol has the probability `1/s`.
+pub fn own_logit((schedule, s): (Schedule, f64), t: f64) -> (f64, f64) {
+    let level = schedule.level(t);
     let survival = level.survival.max(f64::MIN_POSITIVE);
     let hit = level.survival + s * level.kappa;
     let slope = schedule.kappa_dot(t) * ((s - 1.0) / hit + survival.recip());
@@ -83,6 +110,9 @@ impl<P> Pass<P> {
             return;
         };
         let (symbol, (logit, slope)) = (self.x[row], self.own[row / length]);
+        if symbol >= self.symbols {
+            return;
+        }
         value[symbol] += T::of(logit);
         if !tangent.is_empty() {
             tangent[symbol] += T::of(slope);
@@ -123,13 +153,7 @@ impl<T: Real, N: Network<T>> Network<T> for Denoiser<N> {
     }
 
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass) {
-        pass.x.clear();
-        pass.own.clear();
-        if let Some(about) = self.own {
-            pass.x.extend_from_slice(batch.x);
-            pass.own
-                .extend(batch.t.iter().map(|&t| own_logit(about, t)));
-        }
+        self.recall(batch, pass);
         self.network.evaluate(batch, want, &mut pass.inner);
     }
 
@@ -203,15 +227,17 @@ mod tests {
     /// The logit is the log ratio of the likelihoods, its slope their derivative.
     #[test]
     fn the_own_state_is_multiplied_in() {
-        for schedule in [Schedule::Linear, Schedule::Cosine] {
-            let path = Path::new(schedule, Process::Mixture(Source::Uniform), 5).unwrap();
+        let sources = [Source::Uniform, Source::STOCHASTIC_MASK];
+        let cases = [Schedule::Linear, Schedule::Cosine].map(|s| sources.clone().map(|p| (s, p)));
+        for (schedule, source) in cases.into_iter().flatten() {
+            let path = Path::new(schedule, Process::Mixture(source), 5).unwrap();
             for t in [0.0, 0.3, 0.9, 0.999] {
                 let ratio = |t: f64| {
                     let level = schedule.level(t);
                     let at = |x1: usize| path.likelihood_at(level, 0, 2, x1);
                     (at(2) / at(3)).ln()
                 };
-                let (logit, slope) = own_logit((schedule, 5), t);
+                let (logit, slope) = own_logit((schedule, path.source(0, 2).recip()), t);
                 assert!((logit - ratio(t)).abs() < 1e-9, "{schedule:?} at {t}");
                 let h = 1e-6;
                 let numeric = if t == 0.0 {

@@ -2,7 +2,10 @@
 //! data, and how varied they are. A low likelihood alone can be bought by repeating oneself, so the
 //! two belong together.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
 
 use fewstep_ctmc::Language;
 use serde::{Deserialize, Serialize};
@@ -115,14 +118,19 @@ pub fn quality(language: &Language, sequences: &[usize], length: usize) -> Quali
 
 /// The entropy of a sequence's own symbol frequencies, in nats.
 pub fn unigram_entropy(x: &[usize]) -> f64 {
-    let mut counts: HashMap<usize, usize> = HashMap::new();
-    for &symbol in x {
-        *counts.entry(symbol).or_default() += 1;
+    entropy(x)
+}
+
+/// The entropy of the frequencies of things, in nats.
+pub(crate) fn entropy<S: Hash + Eq>(seen: impl IntoIterator<Item = S>) -> f64 {
+    let (mut counts, mut n) = (HashMap::new(), 0.0);
+    for thing in seen {
+        *counts.entry(thing).or_insert(0usize) += 1;
+        n += 1.0;
     }
     // Summed in order: a hash map has none, and the last bits would differ.
     let mut counts: Vec<usize> = counts.into_values().collect();
     counts.sort_unstable();
-    let n = x.len() as f64;
     counts
         .iter()
         .map(|&c| -(c as f64 / n) * (c as f64 / n).ln())

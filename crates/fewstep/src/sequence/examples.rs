@@ -8,6 +8,15 @@ use fewstep_nn::Batch;
 
 use crate::objective::Pair;
 
+/// A symbol of the path's source.
+pub fn noise(path: &Path, rng: &mut ChaCha8Rng) -> usize {
+    match (path.mask(), path.mask_symbol()) {
+        (Some(mask), _) => mask,
+        (None, Some(mask)) if uniform(rng) < path.source(0, mask) => mask,
+        _ => index(rng, path.symbols()),
+    }
+}
+
 /// Corrupted sequences, those with a step to correct first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Examples {
@@ -34,15 +43,14 @@ impl Examples {
     /// is addressed by `(seed, step, example)`, whatever the order.
     pub fn corrupt(path: &Path, x1: &[usize], pairs: &[Pair], (seed, step): (u64, u64)) -> Self {
         assert!(path.fixed_coords().is_none(), "masked or uniform noise");
-        let symbols = path.symbols();
-        Self::build((path, x1, pairs), (seed, step), |_, kappa, symbol, rng| {
-            let noisy = uniform(rng) >= kappa;
-            match (noisy, path.mask()) {
-                (false, _) => symbol,
-                (true, Some(mask)) => mask,
-                (true, None) => index(rng, symbols),
-            }
-        })
+        Self::build(
+            (path, x1, pairs),
+            (seed, step),
+            |_, kappa, symbol, rng| match uniform(rng) < kappa {
+                true => symbol,
+                false => noise(path, rng),
+            },
+        )
     }
 
     /// Between a given source and its data, both `[B, L]`: each coordinate shows `x1` if its switch
@@ -68,6 +76,12 @@ impl Examples {
         });
         examples.carried = carried;
         examples
+    }
+
+    /// Sequences that show `x` at given times without steps, both `[B, L]`.
+    pub fn shown(path: &Path, (x1, x): (&[usize], &[usize]), pairs: &[Pair]) -> Self {
+        assert_eq!(x.len(), x1.len(), "a state for each coordinate");
+        Self::build((path, x1, pairs), (0, 0), |at, _, _, _| x[at])
     }
 
     /// The same with `carried` uniform symbols behind each sequence.

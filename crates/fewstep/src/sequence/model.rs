@@ -13,6 +13,8 @@ use super::{
     sampler::{Decoding, Latent, State, watched},
 };
 
+use crate::method::redi::{self, Correlation};
+
 /// Sequences that are generated together.
 const BATCH: usize = 64;
 
@@ -75,13 +77,34 @@ impl Model {
         (count, seed): (usize, u64),
         seen: impl FnMut(usize, &State),
     ) -> (Vec<usize>, usize) {
-        let how = Decoding {
+        let how = self.decoding(how);
+        let sizes = (count, self.length, BATCH);
+        watched(&self.denoiser, &self.path, grid, &how, sizes, seed, seen)
+    }
+}
+
+impl Model {
+    /// The conditional total correlation of its sampler, estimated from `walks` walks of each of
+    /// `sources` sources, with the gain as it is.
+    pub fn correlation(
+        &self,
+        grid: &Grid,
+        how: Decoding,
+        of: (usize, usize),
+        seed: u64,
+    ) -> Correlation {
+        let how = self.decoding(how);
+        let what = (&self.path, grid, &how);
+        redi::plug_in(&self.denoiser, what, self.length, of, seed)
+    }
+
+    /// How its network is sampled.
+    fn decoding(&self, how: Decoding) -> Decoding {
+        Decoding {
             steps: self.corrected(),
             latent: self.latent,
             ..how
-        };
-        let sizes = (count, self.length, BATCH);
-        watched(&self.denoiser, &self.path, grid, &how, sizes, seed, seen)
+        }
     }
 }
 

@@ -14,7 +14,10 @@ use fewstep_ctmc::{
 };
 use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
 
-use super::order::{Order, Place};
+use super::{
+    examples::noise,
+    order::{Order, Place},
+};
 
 /// The kernel of a step, given the predicted law of a coordinate's data symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,10 +99,7 @@ impl State {
         let mut x = Vec::with_capacity(count * length);
         for &number in &numbers {
             let mut rng = key.at(number, 0);
-            x.extend((0..length).map(|_| match path.mask() {
-                Some(mask) => mask,
-                None => index(&mut rng, path.symbols()),
-            }));
+            x.extend((0..length).map(|_| noise(path, &mut rng)));
         }
         Self {
             fixed: vec![false; x.len()],
@@ -252,8 +252,8 @@ fn step<T: Real, N: Network<T>>(
         state.numbers.iter().flat_map(one).collect()
     };
     let levels = addressed(0);
-    let ranked = decoding.order != Order::Chance && path.mask().is_some();
-    let noise = if ranked {
+    let ranked = decoding.order != Order::Chance && path.mask_symbol().is_some();
+    let chances = if ranked {
         addressed(state.length)
     } else {
         Vec::new()
@@ -266,7 +266,9 @@ fn step<T: Real, N: Network<T>>(
     let mixture = matches!(path.process(), Process::Mixture(_));
     let moves = |row: &usize| {
         let stays = !ranked && mixture && levels[*row] < keep;
-        let done = path.mask().is_some_and(|mask| state.x[*row] != mask);
+        // An order writes each coordinate once, whatever it showed before.
+        let done =
+            (ranked && state.drawn[*row]) || path.mask().is_some_and(|mask| state.x[*row] != mask);
         !(state.fixed[*row] || stays || done)
     };
     let rows: Vec<usize> = (0..state.x.len()).filter(moves).collect();
@@ -300,7 +302,7 @@ fn step<T: Real, N: Network<T>>(
                 true => likeliest(&p),
                 false => quantile(&p, levels[row]),
             };
-            let gumbel = -(-noise[row].max(f64::MIN_POSITIVE).ln()).ln();
+            let gumbel = -(-chances[row].max(f64::MIN_POSITIVE).ln()).ln();
             (symbol, decoding.order.rank(place, &p, symbol, gumbel))
         });
         write_ranked(&rows, drawn, (decoding.order, place), state);

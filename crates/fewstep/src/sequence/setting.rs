@@ -10,7 +10,7 @@ use fewstep_nn::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Acceleration, Accelerator, Prediction, RunError, json};
+use super::{Acceleration, Accelerator, Curriculum, Prediction, RunError, json};
 
 /// The chain that carries noise to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,20 +18,20 @@ use super::{Acceleration, Accelerator, Prediction, RunError, json};
 pub enum Chain {
     /// The mixture path from a mask.
     Masked,
+    /// The mixture path from masks among uniform noise, which has randomness for a coupling to hold.
+    StochasticMask,
     /// The mixture path from uniform noise.
     Uniform,
     /// The uniform-state process of DUO.
     UniformState,
 }
 
-/// All of them.
-pub const CHAINS: [Chain; 3] = [Chain::Masked, Chain::Uniform, Chain::UniformState];
-
 impl Chain {
     /// The name in options, tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Masked => "masked",
+            Self::StochasticMask => "stochastic-mask",
             Self::Uniform => "uniform",
             Self::UniformState => "uniform-state",
         }
@@ -41,7 +41,7 @@ impl Chain {
     /// that process keeps a thousandth of signal there, as DUO does.
     pub fn path(self, symbols: usize) -> Result<Path, RunError> {
         let schedule = match self {
-            Self::Masked | Self::Uniform => Schedule::Linear,
+            Self::Masked | Self::StochasticMask | Self::Uniform => Schedule::Linear,
             Self::UniformState => Schedule::LogLinear { eps: 1e-3 },
         };
         Ok(Path::new(schedule, self.process(), symbols)?)
@@ -50,6 +50,7 @@ impl Chain {
     fn process(self) -> Process {
         match self {
             Self::Masked => Process::Mixture(Source::Masked),
+            Self::StochasticMask => Process::Mixture(Source::STOCHASTIC_MASK),
             Self::Uniform => Process::Mixture(Source::Uniform),
             Self::UniformState => Process::UniformState,
         }
@@ -59,7 +60,7 @@ impl Chain {
     /// stands for. A network that is told `sigma` was trained on the log-linear schedule, whatever
     /// chain it is put on afterwards.
     pub fn path_of(self, config: &Config) -> Result<Path, RunError> {
-        let masked = self == Self::Masked;
+        let masked = matches!(self, Self::Masked | Self::StochasticMask);
         if config.mask.is_some() != masked {
             return Err(RunError::Refused(format!(
                 "the chain {} is {} a mask, the network is {} one",
@@ -127,7 +128,7 @@ impl Sizes {
             blocks: self.blocks,
             heads: self.heads,
             conditioning: 128,
-            mask: path.mask(),
+            mask: path.mask_symbol(),
             time: match (path.mask(), path.schedule()) {
                 (Some(_), _) => TimeInput::Zero,
                 (None, Schedule::LogLinear { eps }) => TimeInput::Sigma { eps },
@@ -189,7 +190,7 @@ impl Default for Optimization {
     }
 }
 
-/// A run: a denoiser, or an acceleration of one.
+/// A run: a denoiser, from scratch or from another's weights, or an acceleration of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// The chain.
@@ -203,6 +204,12 @@ pub struct Setting {
     pub prediction: Prediction,
     /// The optimizer.
     pub optimization: Optimization,
+    /// The run or checkpoint whose weights a denoiser starts with, if not with random ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<PathBuf>,
+    /// The curriculum that a denoiser's training begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curriculum: Option<Curriculum>,
     /// What is accelerated, if anything is.
     pub acceleration: Option<Acceleration>,
     /// Symbols of the latent that stands behind a sequence.
@@ -256,6 +263,8 @@ impl Setting {
                 Prediction::Others
             },
             optimization: Optimization::default(),
+            start: None,
+            curriculum: None,
             acceleration: None,
             carried: 0,
         })
@@ -309,14 +318,39 @@ impl Setting {
         {
             return refuse(fault);
         }
+        if let Some(fault) = self.curriculum.and_then(|c| c.fault(self.chain)) {
+            return refuse(fault);
+        }
+        if let Some(start) = &self.start {
+            let before = Self::of(start)?;
+            if before.carried > 0 || before.acceleration.is_some() {
+                return Err(RunError::Refused(format!(
+                    "{} is an acceleration; a denoiser starts from a denoiser",
+                    start.display()
+                )));
+            }
+        }
         if let Some(Acceleration { from, method }) = &self.acceleration {
-            let before = Self::of(from)?.carried;
+            let run = Self::of(from)?;
+            let noisy = |chain| chain == Chain::StochasticMask;
+            if noisy(self.chain) != noisy(run.chain) {
+                return Err(RunError::Refused(format!(
+                    "{} is a denoiser of the chain {}, which says nothing on {}; train it there first, \
+                     with fewstep train --chain {} --from",
+                    from.display(),
+                    run.chain.name(),
+                    self.chain.name(),
+                    self.chain.name(),
+                )));
+            }
+            let before = run.carried;
             let (name, carries) = (method.name(), before > 0);
             let after = match method {
-                Accelerator::Di4c { carried, .. } if !carries => *carried,
-                Accelerator::Di4c { .. } | Accelerator::Sdtt { .. } | Accelerator::Dcd { .. }
-                    if carries =>
-                {
+                _ if !carries => method.carried().unwrap_or(0),
+                Accelerator::Di4c { .. }
+                | Accelerator::Sdtt { .. }
+                | Accelerator::Dcd { .. }
+                | Accelerator::Dimo { .. } => {
                     return Err(RunError::Refused(format!(
                         "{} carries a latent, which {name} does not know; use it before di4c",
                         from.display()

@@ -120,7 +120,7 @@ impl Recording {
     pub fn new(path: &Path, grid: &Grid) -> Self {
         Self {
             points: grid.points().to_vec(),
-            mask: path.mask(),
+            mask: path.mask_symbol(),
             moments: Vec::new(),
         }
     }

@@ -22,7 +22,8 @@ use fewstep_nn::{
 use serde_json::json;
 
 use super::{
-    Acceleration, Accelerator, Corpus, Denoiser, Examples, Oracle, RunError, Setting, Sizes, Use,
+    Acceleration, Accelerator, Corpus, Denoiser, Examples, Oracle, Prediction, RunError, Setting,
+    Sizes, Use,
     average::{self, Passes},
     base,
     evaluate::quality,
@@ -33,7 +34,7 @@ use super::{
 };
 use crate::{
     lab::Monitor,
-    method::{dcd, di4c, law, redi::Coupling},
+    method::{dcd, di4c, dimo, law, redi::Coupling},
 };
 
 /// Steps between two lines of metrics.
@@ -64,18 +65,19 @@ pub struct Trainer {
     frozen: Option<Denoiser<Dit<f32>>>,
     /// The pairs of a rectification, once they are made.
     coupling: Option<Coupling>,
-    /// The times of a consistency distillation.
+    /// The times of a consistency distillation, or of a curriculum.
     clock: OnceCell<dcd::Clock>,
     adaptation: Adaptation,
     state: TrainState<f32>,
-    /// The conditionals that law matching learns beside the kernel.
+    /// The conditionals that law matching learns beside the kernel, or the denoiser that Di[M]O learns
+    /// beside the generator.
     second: Option<Second>,
     metrics: Metrics,
 }
 
 /// A second network in training.
 struct Second {
-    network: Dit<f32>,
+    network: Denoiser<Dit<f32>>,
     state: TrainState<f32>,
 }
 
@@ -85,6 +87,7 @@ struct Work {
     passes: Passes<DenoiserPass>,
     mixture: MixturePasses,
     matching: law::Passes<DenoiserPass, <Dit<f32> as Network<f32>>::Pass>,
+    generator: dimo::Passes<DenoiserPass, DenoiserPass>,
     /// The gradient of a second network.
     second: Vec<f32>,
     /// What law matching found, summed since the last line of metrics.
@@ -137,8 +140,13 @@ impl Trainer {
         let seed = setting.optimization.seed;
         let (network, path, frozen, adaptation) = match &setting.acceleration {
             None => {
-                let path = setting.chain.path(corpus.symbols())?;
-                let network = Dit::new(setting.sizes.config(&path), seed)?;
+                let (network, path) = match &setting.start {
+                    Some(start) => load(start, setting.chain, &corpus)?,
+                    None => {
+                        let path = setting.chain.path(corpus.symbols())?;
+                        (Dit::new(setting.sizes.config(&path), seed)?, path)
+                    }
+                };
                 (network, path, None, Adaptation::Full)
             }
             Some(Acceleration { from, method }) => {
@@ -173,7 +181,7 @@ impl Trainer {
                             method.name()
                         )));
                     }
-                    Accelerator::Di4c { carried, .. } => {
+                    Accelerator::Di4c { carried, .. } | Accelerator::Dimo { carried, .. } => {
                         let mut config = base.config().clone();
                         config.length = config.length.max(setting.sizes.length + carried);
                         Dit::from_parameters(config, base.parameters().to_vec())?
@@ -197,16 +205,21 @@ impl Trainer {
             let parameters = network.parameters().to_vec();
             TrainState::new(seed, parameters, trainable, Settings::ADAM, Some(averaging))
         };
-        let second = match &setting.acceleration {
-            Some(Acceleration {
-                method: Accelerator::Law(matching),
-                ..
-            }) => {
+        let method = setting.acceleration.as_ref().map(|a| &a.method);
+        let second = match (method, &frozen) {
+            (Some(Accelerator::Law(matching)), _) => {
                 let sizes = Sizes {
                     length: setting.sizes.length,
                     ..matching.conditionals
                 };
                 let network = Dit::new(sizes.conditionals(&path), seed)?;
+                Some(Denoiser::new(network, Prediction::Posterior, &path))
+            }
+            (Some(Accelerator::Dimo { .. }), Some(teacher)) => Some(teacher.clone()),
+            _ => None,
+        };
+        let second = match second {
+            Some(network) => {
                 let all = Trainable::all(network.parameters().len());
                 let parameters = network.parameters().to_vec();
                 let state = match started {
@@ -215,7 +228,7 @@ impl Trainer {
                 };
                 Some(Second { network, state })
             }
-            _ => None,
+            None => None,
         };
         let mut trainer = Self {
             dir: dir.to_path_buf(),
@@ -260,10 +273,16 @@ impl Trainer {
         let o = self.setting.optimization;
         let mut schedule = Schedule::cosine(o.rate, o.warmup, o.steps);
         let mut second_schedule = schedule;
-        if let Some(Accelerator::Law(matching)) = self.method() {
-            let rise = (matching.rise * o.steps as f64) as u64;
-            schedule = Schedule::cosine(o.rate, o.warmup.max(rise), o.steps);
-            second_schedule = Schedule::cosine(matching.conditionals_rate, o.warmup, o.steps);
+        match self.method() {
+            Some(Accelerator::Law(matching)) => {
+                let rise = (matching.rise * o.steps as f64) as u64;
+                schedule = Schedule::cosine(o.rate, o.warmup.max(rise), o.steps);
+                second_schedule = Schedule::cosine(matching.conditionals_rate, o.warmup, o.steps);
+            }
+            Some(Accelerator::Dimo { denoiser_rate, .. }) => {
+                second_schedule = Schedule::cosine(*denoiser_rate, o.warmup, o.steps);
+            }
+            _ => {}
         }
         let stage = match &self.setting.acceleration {
             None => format!("{} denoiser", self.setting.chain.name()),

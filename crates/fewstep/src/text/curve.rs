@@ -3,15 +3,12 @@
 //! The charts and the tables all show the same curves in the same order, so the grouping lives here
 //! once. What is not a number is left out here once, too: a view never sees it.
 
-use super::{Findings, Point};
+use super::{Findings, Method, Point};
 
 /// The methods that sample no network, by falling knowledge of the language.
 pub const CONTROLS: [&str; 3] = ["data", "bigram", "unigram"];
 
-const CHAINS: [&str; 3] = ["masked", "uniform", "uniform-state"];
-const METHODS: [&str; 8] = [
-    "base", "linear", "paper", "sdtt", "dcd", "redi", "law", "exact",
-];
+const CHAINS: [&str; 4] = ["masked", "stochastic-mask", "uniform", "uniform-state"];
 
 /// A chain and a method: one line of a chart, one row of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,8 +87,10 @@ pub fn curves(findings: &Findings) -> Vec<Curve<'_>> {
         let found = names.iter().position(|known| *known == name);
         found.unwrap_or(names.len())
     };
+    let known = Method::all().into_iter().map(Method::name);
+    let methods: Vec<&str> = ["base"].into_iter().chain(known).chain(["exact"]).collect();
     // Chains of no known name stay together.
-    curves.sort_by_key(|c| (rank(&CHAINS, c.chain), c.chain, rank(&METHODS, c.method)));
+    curves.sort_by_key(|c| (rank(&CHAINS, c.chain), c.chain, rank(&methods, c.method)));
     curves
 }
 

@@ -15,14 +15,14 @@ use fewstep_nn::Learner;
 
 use super::{
     Findings, Marginal, Plan, Point, Training,
-    controls::{CONTROLS, control},
+    controls::{CONTROLS, Control, control},
     plan::FEW,
     points::{Points, Way},
 };
 use crate::{
     lab::Monitor,
     sequence::{
-        Chain, Corpus, Model, Oracle, RunError, Setting, Trainer,
+        Chain, Corpus, Data, Model, Oracle, RunError, Setting, Trainer, Use,
         evaluate::{Quality, quality},
         json,
         marginals::{Simulation, marginals},
@@ -56,10 +56,21 @@ pub fn run(
     monitor: &dyn Monitor,
 ) -> Result<(Findings, bool), RunError> {
     let plan = plan.checked()?;
+    let corpus = Corpus::open(&plan.data)?;
+    let length = plan.sizes.length;
+    // Too little data is found out before anything is written.
+    corpus.sequences(Use::Validation, 1, length)?;
+    let (language, exact) = corpus.judge(length)?.ok_or_else(|| {
+        RunError::Refused(format!(
+            "the data have {} symbols, too many to fit a judge to; train runs one by one and read their \
+             text with fewstep eval --judge",
+            corpus.symbols()
+        ))
+    })?;
     begin(dir, &plan, resume)?;
-    let corpus = Corpus::open(&plan.base(plan.chains[0], 0).data)?;
     let mut experiment = Experiment {
-        language: language(&corpus)?.clone(),
+        language,
+        exact,
         corpus,
         dir,
         points: Points::open(dir.join("points.jsonl"))?,
@@ -103,17 +114,15 @@ fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
     Ok(())
 }
 
-fn language(corpus: &Corpus) -> Result<&Language, RunError> {
-    let missing = || RunError::Refused("the data have no known law to be judged by".into());
-    corpus.language().ok_or_else(missing)
-}
-
 /// An experiment in progress.
 struct Experiment<'a> {
     dir: &'a FilePath,
     plan: Plan,
     corpus: Corpus,
+    /// What samples are judged by.
     language: Language,
+    /// Whether that is the law of the data, and not one fitted to them.
+    exact: bool,
     points: Points,
     trainings: Vec<Training>,
     marginals: Vec<Marginal>,
@@ -132,7 +141,12 @@ impl Experiment<'_> {
             for seed in self.plan.seeds.clone() {
                 if !self.points.has(("", of.name()), seed, way) {
                     let sizes = (self.plan.samples, self.plan.sizes.length);
-                    let x = control(&self.language, of, sizes, seed);
+                    let x = match of {
+                        Control::Data if !self.exact => {
+                            self.corpus.sequences(Use::Validation, sizes.0, sizes.1)?
+                        }
+                        of => control(&self.language, of, sizes, seed),
+                    };
                     self.add(("", of.name()), seed, way, &x, 0)?;
                 }
             }
@@ -146,7 +160,7 @@ impl Experiment<'_> {
         let Some(base) = self.train(("base", 0), setting)? else {
             return Ok(false);
         };
-        if !self.exact(chain, seed)? || !self.sample(chain, "base", seed, &base)? {
+        if !self.with_exact_denoiser(chain, seed)? || !self.sample(chain, "base", seed, &base)? {
             return Ok(false);
         }
         for method in self.plan.methods.clone() {
@@ -154,7 +168,7 @@ impl Experiment<'_> {
                 continue;
             }
             let mut run = base.clone();
-            for (round, what) in self.plan.rounds(method).into_iter().enumerate() {
+            for (round, what) in self.plan.rounds(method, chain).into_iter().enumerate() {
                 let setting = self.plan.accelerated((chain, seed), what, &run);
                 let Some(next) = self.train((method.name(), round), setting)? else {
                     return Ok(false);
@@ -219,7 +233,7 @@ impl Experiment<'_> {
         seed: u64,
         run: &FilePath,
     ) -> Result<(), RunError> {
-        if chain == Chain::UniformState {
+        if chain == Chain::UniformState || !self.exact {
             return Ok(());
         }
         let file = run.join("marginals.json");
@@ -288,8 +302,11 @@ impl Experiment<'_> {
         })
     }
 
-    /// Draws with the exact denoiser; whether it came to its end.
-    fn exact(&mut self, chain: Chain, seed: u64) -> Result<bool, RunError> {
+    /// Draws with the exact denoiser, where there is one; whether it came to its end.
+    fn with_exact_denoiser(&mut self, chain: Chain, seed: u64) -> Result<bool, RunError> {
+        if !self.exact {
+            return Ok(true);
+        }
         let path: Path = chain.path(self.language.symbols())?;
         let oracle = Oracle {
             language: self.language.clone(),
@@ -357,19 +374,25 @@ impl Experiment<'_> {
     }
 
     fn findings(self) -> Findings {
-        let Plan {
-            sizes,
-            samples,
-            language: (symbols, states, number),
-            ..
-        } = self.plan;
+        let Plan { sizes, samples, .. } = self.plan;
         let optimization = self.plan.base;
+        let data = match &self.plan.data {
+            Data::Language {
+                symbols,
+                states,
+                seed,
+            } => format!(
+                "built-in language {seed} over {symbols} symbols with {states} hidden states"
+            ),
+            Data::Shards(dir) => format!("the data in {}", dir.display()),
+            Data::Nothing { .. } => "no data".into(),
+        };
+        let real = self.points.all.iter().find(|p| p.method == "data");
         Findings {
             version: env!("CARGO_PKG_VERSION").into(),
             setting: format!(
-                "built-in language {number} over {symbols} symbols with {states} hidden states, \
-                 sequences of {}; transformer of {} blocks, {} channels; denoisers of {} steps of \
-                 {} sequences, accelerations of {} steps",
+                "{data}, sequences of {}; transformer of {} blocks, {} channels; denoisers of {} steps \
+                 of {} sequences, accelerations of {} steps",
                 sizes.length,
                 sizes.blocks,
                 sizes.width,
@@ -377,8 +400,13 @@ impl Experiment<'_> {
                 optimization.batch,
                 self.plan.accelerated.steps,
             ),
-            sizes: (symbols, sizes.length, samples),
-            entropy: self.language.entropy(sizes.length, ENTROPY_SAMPLES, 0),
+            sizes: (self.corpus.symbols(), sizes.length, samples),
+            fitted: !self.exact,
+            entropy: match (self.exact, real) {
+                (true, _) => self.language.entropy(sizes.length, ENTROPY_SAMPLES, 0),
+                (false, Some(real)) => (real.quality.nll, real.quality.nll_error),
+                (false, None) => (0.0, 0.0),
+            },
             trainings: self.trainings,
             points: self.points.all,
             marginals: self.marginals,

@@ -120,10 +120,22 @@ fn what_was_run(findings: &Findings) -> String {
         "" => String::new(),
         setting => format!("Asked for: {}. ", escape(setting)),
     };
+    let (what, own) = match findings.fitted {
+        false => (
+            format!("A language of {symbols} symbols, whose likelihoods are exact,"),
+            "Entropy of the language",
+        ),
+        true => (
+            format!(
+                "Data of {symbols} symbols, judged by a hidden Markov language that was fitted to their \
+                 training part (where this page says language, it is that one),"
+            ),
+            "What it says of validation sequences",
+        ),
+    };
     let intro = format!(
-        "{asked}A language of {symbols} symbols, whose likelihoods are exact, with sequences of \
-         {positions}; {sequences} sequences stand behind each point. Seeds of training and drawing: \
-         {}. Entropy of the language: {entropy}. Written by fewstep {}.",
+        "{asked}{what} with sequences of {positions}; {sequences} sequences stand behind each point. \
+         Seeds of training and drawing: {}. {own}: {entropy}. Written by fewstep {}.",
         seeds.len(),
         escape(&findings.version)
     );

@@ -84,7 +84,11 @@ pub struct Findings {
     pub setting: String,
     /// Symbols, positions of a sequence, and sequences behind each point.
     pub sizes: (usize, usize, usize),
-    /// The entropy of the language a symbol, in nats, and its standard error.
+    /// Whether samples are judged by a language that was fitted to the data, whose law is not known.
+    #[serde(default)]
+    pub fitted: bool,
+    /// The entropy of the language a symbol, in nats, and its standard error; where it was fitted, what it
+    /// says of the data's own sequences.
     pub entropy: (f64, f64),
     /// The trainings.
     pub trainings: Vec<Training>,

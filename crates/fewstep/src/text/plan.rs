@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    method::{Divergence, sdtt::Spacing},
+    method::{self, Divergence, sdtt::Spacing},
     sequence::{
         Acceleration, Accelerator, Average, Chain, Data, Matching, Optimization, Pairs, Prediction,
         RunError, Setting, Sizes, Target,
@@ -16,45 +16,83 @@ use crate::{
 /// cost most and differ least.
 pub const FEW: usize = 16;
 
-/// A method on top of a denoiser.
+/// A method on top of a denoiser, in points and tables by its name; the average generator by that of
+/// its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(into = "String", try_from = "String")]
 pub enum Method {
-    /// The average generator with the linear target.
-    Linear,
-    /// The average generator with the paper's objective.
-    Paper,
-    /// Self-distillation through time.
-    Sdtt,
-    /// Discrete consistency distillation.
-    Dcd,
-    /// Rectification.
-    Redi,
-    /// Law matching.
-    Law,
+    /// The average generator.
+    Average(Target),
+    /// Another one.
+    Rival(method::Method),
 }
 
 impl Method {
-    /// The name in points, tables and files.
+    /// All of them.
+    pub fn all() -> Vec<Self> {
+        let rivals = method::Method::ALL.into_iter();
+        let rivals = rivals.filter(|m| *m != method::Method::Dag);
+        [Target::Linear, Target::Shifted]
+            .map(Self::Average)
+            .into_iter()
+            .chain(rivals.map(Self::Rival))
+            .collect()
+    }
+
+    /// The name in options, points, tables and files.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Linear => "linear",
-            Self::Paper => "paper",
-            Self::Sdtt => "sdtt",
-            Self::Dcd => "dcd",
-            Self::Redi => "redi",
-            Self::Law => "law",
+            Self::Average(Target::Linear) => "linear",
+            Self::Average(Target::Shifted) => "paper",
+            Self::Rival(method) => method.name(),
         }
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Average(Target::Linear) => "The average generator with the linear target",
+            Self::Average(Target::Shifted) => "The average generator with the paper's objective",
+            Self::Rival(method) => method.about(),
+        }
+    }
+
+    /// By its name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let found = Self::all().into_iter().find(|m| m.name() == name);
+        found.ok_or_else(|| format!("'{name}' is no method of an experiment on sequences"))
     }
 
     /// Whether it is a correction on a denoiser that stays as it is.
     pub fn corrects(self) -> bool {
-        matches!(self, Self::Linear | Self::Paper)
+        matches!(self, Self::Average(_))
     }
 
     /// Whether it can be run on a chain.
     pub fn fits(self, chain: Chain) -> bool {
-        chain != Chain::Masked || !matches!(self, Self::Dcd | Self::Redi | Self::Law)
+        use method::Method::{Dcd, Law, Redi};
+        let Self::Rival(method) = self else {
+            return true;
+        };
+        match chain {
+            Chain::Masked => !matches!(method, Dcd | Redi | Law),
+            Chain::StochasticMask => !matches!(method, Dcd | Law),
+            Chain::Uniform | Chain::UniformState => true,
+        }
+    }
+}
+
+impl From<Method> for String {
+    fn from(method: Method) -> Self {
+        method.name().into()
+    }
+}
+
+impl TryFrom<String> for Method {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::parse(&name)
     }
 }
 
@@ -67,6 +105,10 @@ const GENTLY: f64 = 0.3;
 /// Pairs that a rectification generates, and its sampling steps.
 const PAIRS: usize = 1024;
 const PAIR_STEPS: usize = 32;
+/// Latents a state in Di4C's losses, and the teacher's step and the border near data in them.
+const LATENTS: usize = 8;
+const TEACHER_STEP: f64 = 1.0 / 64.0;
+const NEAR: f64 = 0.02;
 
 /// The trainings and the points of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,8 +119,8 @@ pub struct Plan {
     pub methods: Vec<Method>,
     /// Seeds of trainings and draws.
     pub seeds: Vec<u64>,
-    /// Symbols, hidden states and number of the language.
-    pub language: (usize, usize, u64),
+    /// The data: the built-in language, or token shards with few symbols, to which one is fitted.
+    pub data: Data,
     /// The network.
     pub sizes: Sizes,
     /// The denoiser's training; the seed is replaced by each of the seeds.
@@ -116,9 +158,13 @@ impl Plan {
         };
         Self {
             chains: vec![Chain::Uniform],
-            methods: vec![Method::Linear],
+            methods: vec![Method::Average(Target::Linear)],
             seeds: vec![0],
-            language: (64, 16, 0),
+            data: Data::Language {
+                symbols: 64,
+                states: 16,
+                seed: 0,
+            },
             sizes: Sizes {
                 length: 64,
                 width: 128,
@@ -142,28 +188,27 @@ impl Plan {
         }
     }
 
-    /// All chains with both objectives of the average generator.
+    /// The paper's chains with both objectives of the average generator.
     pub fn matrix(self) -> Self {
         Self {
-            chains: crate::sequence::CHAINS.to_vec(),
-            methods: vec![Method::Linear, Method::Paper],
+            chains: vec![Chain::Masked, Chain::Uniform, Chain::UniformState],
+            methods: [Target::Linear, Target::Shifted]
+                .map(Method::Average)
+                .to_vec(),
             ..self
         }
     }
 
     /// The setting of a chain's denoiser.
     pub fn base(&self, chain: Chain, seed: u64) -> Setting {
-        let (symbols, states, number) = self.language;
         Setting {
             chain,
-            data: Data::Language {
-                symbols,
-                states,
-                seed: number,
-            },
+            data: self.data.clone(),
             sizes: self.sizes,
             prediction: Prediction::Others,
             optimization: Optimization { seed, ..self.base },
+            start: None,
+            curriculum: None,
             acceleration: None,
             carried: 0,
         }
@@ -171,7 +216,8 @@ impl Plan {
 
     /// The rounds of a method: what each does, and its training. All together cost as many network
     /// evaluations as the average generator's training.
-    pub fn rounds(&self, method: Method) -> Vec<(Accelerator, Optimization)> {
+    pub fn rounds(&self, method: Method, chain: Chain) -> Vec<(Accelerator, Optimization)> {
+        use method::Method::{Dag, Dcd, Di4c, Dimo, Law, Redi, Sdtt};
         let average = |target| {
             Accelerator::Dag(Average {
                 target,
@@ -185,10 +231,13 @@ impl Plan {
         let o = self.accelerated;
         let divergence = Divergence::default();
         let halves = |round: i32| 0.5f64.powi(2 + ROUNDS - round);
-        let rounds: Vec<Accelerator> = match method {
-            Method::Linear => vec![average(Target::Linear)],
-            Method::Paper => vec![average(Target::Shifted)],
-            Method::Sdtt => (0..ROUNDS)
+        let named = match method {
+            Method::Average(target) => return vec![(average(target), o)],
+            Method::Rival(named) => named,
+        };
+        let rounds: Vec<Accelerator> = match named {
+            Dag => vec![average(Target::Linear)],
+            Sdtt => (0..ROUNDS)
                 .map(|round| Accelerator::Sdtt {
                     size: halves(round),
                     count: 2,
@@ -196,18 +245,18 @@ impl Plan {
                     divergence,
                 })
                 .collect(),
-            Method::Dcd => (0..ROUNDS)
+            Dcd => (0..ROUNDS)
                 .map(|round| Accelerator::Dcd {
                     // The last is DUO's last, a thirty-second of its time.
                     distance: halves(round) / 4.0,
                     divergence,
                 })
                 .collect(),
-            Method::Redi => vec![Accelerator::Redi {
+            Redi => vec![Accelerator::Redi {
                 pairs: PAIRS,
                 steps: PAIR_STEPS,
             }],
-            Method::Law => vec![Accelerator::Law(Matching {
+            Law => vec![Accelerator::Law(Matching {
                 head_only: false,
                 correction: self.correction,
                 grids: self.grids.clone(),
@@ -216,6 +265,18 @@ impl Plan {
                 rise: 0.1,
                 trust: false,
             })],
+            Di4c => vec![Accelerator::Di4c {
+                latents: LATENTS,
+                carried: 1,
+                step: TEACHER_STEP,
+                near: NEAR,
+            }],
+            Dimo => vec![Accelerator::Dimo {
+                // From masks alone no position could know of another.
+                carried: usize::from(chain == Chain::Masked),
+                mix: 0.0,
+                denoiser_rate: GENTLY * o.rate,
+            }],
         };
         let budget = o.steps * o.batch as u64 * average(Target::Linear).cost();
         let share = budget / rounds.len() as u64;
@@ -227,7 +288,7 @@ impl Plan {
             let a_step = o.batch as u64 * accelerator.cost();
             let optimization = Optimization {
                 steps: (share.saturating_sub(made) / a_step).max(1),
-                rate: o.rate * if method.corrects() { 1.0 } else { GENTLY },
+                rate: GENTLY * o.rate,
                 ..o
             };
             (accelerator, optimization)
@@ -247,6 +308,7 @@ impl Plan {
                 seed,
                 ..optimization
             },
+            carried: method.carried().unwrap_or(0),
             acceleration: Some(Acceleration {
                 from: from.to_path_buf(),
                 method,
@@ -291,26 +353,23 @@ mod tests {
         let plan = Plan::tiny();
         let o = plan.accelerated;
         let cost = |method: Method| -> u64 {
-            let each = plan.rounds(method).into_iter().map(|(what, o)| {
-                let made = match what {
-                    Accelerator::Redi { pairs, steps } => (pairs * steps) as u64,
-                    _ => 0,
-                };
-                made + o.steps * o.batch as u64 * what.cost()
-            });
+            let each = plan
+                .rounds(method, Chain::Uniform)
+                .into_iter()
+                .map(|(what, o)| {
+                    let made = match what {
+                        Accelerator::Redi { pairs, steps } => (pairs * steps) as u64,
+                        _ => 0,
+                    };
+                    made + o.steps * o.batch as u64 * what.cost()
+                });
             each.sum()
         };
-        let given = cost(Method::Linear);
-        assert_eq!(given, o.steps * o.batch as u64 * 6);
-        for method in [
-            Method::Paper,
-            Method::Sdtt,
-            Method::Dcd,
-            Method::Redi,
-            Method::Law,
-        ] {
+        let given = o.steps * o.batch as u64 * 6;
+        for method in Method::all() {
             let spent = cost(method);
-            let least = given - 3 * o.batch as u64 * 6;
+            let a_step = plan.rounds(method, Chain::Uniform)[0].0.cost();
+            let least = given - 3 * o.batch as u64 * a_step;
             assert!((least..=given).contains(&spent), "{method:?}: {spent}");
         }
     }

@@ -38,6 +38,7 @@ pub fn empty() -> Findings {
         version: String::new(),
         setting: String::new(),
         sizes: (0, 0, 0),
+        fitted: false,
         entropy: (0.0, 0.0),
         trainings: Vec::new(),
         points: Vec::new(),
@@ -96,6 +97,7 @@ pub fn sample() -> Findings {
         version: "0.1.0".into(),
         setting: "a made-up language".into(),
         sizes: (27, 128, 512),
+        fitted: false,
         entropy: (2.2, 0.002),
         trainings: vec![
             training("masked", "base", Some(2.3)),

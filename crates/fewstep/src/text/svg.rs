@@ -31,6 +31,7 @@ const LEVEL: Style = Style {
 pub(super) fn style(curve: Curve<'_>) -> Style {
     let colour = match curve.chain {
         "masked" => "#0072b2",
+        "stochastic-mask" => "#56b4e9",
         "uniform" => "#d55e00",
         "uniform-state" => "#009e73",
         _ => "#aa4499",

@@ -14,7 +14,7 @@ use super::{
     trunk::{BlockPass, Kept, Scratch, Sizes, Sums, sized},
 };
 use crate::{
-    Adaptation, Batch, Real, Want, kernel,
+    Adaptation, Batch, Real, Soft, Want, kernel,
     layers::{
         norm::{EPS, Norm, Stats},
         rotary::Angles,
@@ -43,7 +43,9 @@ pub struct Pass<T> {
     /// The rows that can be shown, if not all.
     pub(super) rows: Option<Vec<usize>>,
     pub(super) time: Time<T>,
+    /// The symbol of each position, or several, and their weights.
     tokens: Vec<usize>,
+    weights: Vec<T>,
     /// `gain (r - t)` of each sequence.
     pub(super) steps: Vec<f64>,
     parts: Vec<Part<T>>,
@@ -174,12 +176,18 @@ impl<T: Real> Dit<T> {
     /// The trunk on whole sequences, or the towers.
     pub(super) fn run(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
         match &self.layout.join {
-            None => self.run_trunk(batch, want, pass),
+            None => self.run_trunk((batch, None), want, pass),
             Some(join) => self.run_towers(join, batch, want, pass),
         }
     }
 
-    pub(super) fn run_trunk(&self, batch: Batch, want: Want, pass: &mut Pass<T>) {
+    /// The trunk on the symbols of a batch, or on combinations of some in their place.
+    pub(super) fn run_trunk(
+        &self,
+        (batch, soft): (Batch, Option<Soft>),
+        want: Want,
+        pass: &mut Pass<T>,
+    ) {
         let count = batch.t.len();
         assert!(count > 0 && batch.r.len() == count && batch.x.len().is_multiple_of(count));
         let length = batch.x.len() / count;
@@ -207,15 +215,36 @@ impl<T: Real> Dit<T> {
         let about = (&self.config, layout);
         pass.time = Time::new(about, p, (batch.t, batch.r), sizes.moving);
         pass.tokens.clear();
-        pass.tokens.extend_from_slice(batch.x);
+        pass.weights.clear();
+        match soft {
+            None => pass.tokens.extend_from_slice(batch.x),
+            Some(Soft { symbols, weights }) => {
+                assert!(symbols.len() == weights.len() && symbols.len() >= batch.x.len());
+                assert!(symbols.len().is_multiple_of(batch.x.len()));
+                pass.tokens.extend_from_slice(symbols);
+                pass.weights.extend(weights.iter().map(|w| T::of(*w)));
+            }
+        }
         pass.steps.clear();
         let steps = batch.t.iter().zip(batch.r);
         pass.steps.extend(steps.map(|(t, r)| self.gain * (r - t)));
 
         let embedding = &p[layout.embedding.clone()];
         let x = sized(&mut pass.x, sizes.state());
-        for (row, &token) in x.chunks_exact_mut(c).zip(batch.x) {
-            row.copy_from_slice(&embedding[token * c..(token + 1) * c]);
+        let (several, of) = (pass.tokens.len() / batch.x.len(), |token: usize| {
+            &embedding[token * c..(token + 1) * c]
+        });
+        let rows = x.chunks_exact_mut(c).zip(pass.tokens.chunks_exact(several));
+        if pass.weights.is_empty() {
+            rows.for_each(|(row, token)| row.copy_from_slice(of(token[0])));
+        } else {
+            for ((row, tokens), weights) in rows.zip(pass.weights.chunks_exact(several)) {
+                row.fill(T::of(0.0));
+                for (&token, w) in tokens.iter().zip(weights) {
+                    let parts = row.iter_mut().zip(of(token));
+                    parts.for_each(|(x, e)| *x += *w * *e);
+                }
+            }
         }
         if let Some(frame) = &layout.frame {
             frame.enter(p, sizes, x, &mut pass.framed);
@@ -369,9 +398,15 @@ impl<T: Real> Dit<T> {
                 frame.back_enter(p, s, &pass.framed, &mut gx, gradient);
             }
             let gembedding = gradient.at(&layout.embedding);
-            for (&token, g) in pass.tokens.iter().zip(gx.chunks_exact(s.channels)) {
+            let several = pass.tokens.len() / (s.batch * s.length);
+            for (i, &token) in pass.tokens.iter().enumerate() {
+                let at = i / several * s.channels;
+                let g = &gx[at..at + s.channels];
                 let to = &mut gembedding[token * s.channels..(token + 1) * s.channels];
-                to.iter_mut().zip(g).for_each(|(t, g)| *t += *g);
+                match pass.weights.get(i) {
+                    None => to.iter_mut().zip(g).for_each(|(t, g)| *t += *g),
+                    Some(w) => to.iter_mut().zip(g).for_each(|(t, g)| *t += *w * *g),
+                }
             }
             gtrunk = Some(gc);
         }

@@ -8,7 +8,9 @@ use super::{
     linear::Slots,
     model::{Dit, Pass},
 };
-use crate::{Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Want};
+use crate::{
+    Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Soft, Soften, Want,
+};
 
 impl<T: Real> Dit<T> {
     /// Features of the rows, of their derivatives, and of the same rows of other evaluations.
@@ -215,5 +217,12 @@ impl<T: Real> Learner<T> for Dit<T> {
         }
         pass.gfeatures = gfeatures;
         (pass.begun, pass.descended) = (false, false);
+    }
+}
+
+impl<T: Real> Soften<T> for Dit<T> {
+    fn evaluate_soft(&self, batch: Batch, soft: Soft, want: Want, pass: &mut Pass<T>) {
+        assert!(self.layout.join.is_none(), "towers read whole symbols");
+        self.run_trunk((batch, Some(soft)), want, pass);
     }
 }

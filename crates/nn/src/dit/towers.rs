@@ -75,7 +75,7 @@ impl<T: Real> Dit<T> {
         };
         // A row needs one position of each tower, and not the same one.
         let want = Want { rows: None, ..want };
-        self.run_trunk(twice, want, pass);
+        self.run_trunk((twice, None), want, pass);
 
         let (p, rows) = (&self.parameters[..], count * length);
         let Towers {

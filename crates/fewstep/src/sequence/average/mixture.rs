@@ -10,6 +10,8 @@ pub struct Coordinate<'a> {
     pub pair: &'a Pair,
     /// `D`, or `|M| 1[e != d]`, over the number of draws, for each jump.
     pub jumps: Vec<f64>,
+    /// Whether all coordinates take part, and not those alone that are masked.
+    pub all: bool,
     /// `x_t`, where it is a symbol that can be predicted.
     pub state: Option<usize>,
     pub x1: usize,
@@ -96,14 +98,9 @@ impl Coordinate<'_> {
             mut others,
         } = logits;
         let (lambda, x1, factor) = (self.pair.lambda, self.x1, self.factor());
-        let own = if self.state.is_some() {
-            factor * lambda
-        } else {
-            0.0
-        };
-        let share = match self.state {
-            Some(_) => path.schedule().survival(self.pair.t),
-            None => 1.0,
+        let (own, share) = match self.all {
+            true => (factor * lambda, path.schedule().survival(self.pair.t)),
+            false => (0.0, 1.0),
         };
         let weight = self.scale * lambda * share;
         let before = value.to_vec();

@@ -126,7 +126,9 @@ pub fn step<T: Real, N: Learner<T>>(
             frozen.visit(&passes.frozen, Rows::plain(corrected), |at, logits| {
                 softmax::in_place(logits.value);
                 let row = corrected[at];
-                [examples.x1[row], examples.x[row]].map(|symbol| logits.value[symbol].widen())
+                // A mask is never predicted, whether a network has a logit for it or not.
+                let at = |symbol: usize| logits.value.get(symbol).map_or(0.0, |p| p.widen());
+                [examples.x1[row], examples.x[row]].map(at)
             })
         } else {
             Vec::new()
@@ -156,7 +158,8 @@ pub fn step<T: Real, N: Learner<T>>(
                         }
                     })
                     .collect(),
-                state: (!masked).then_some(examples.x[row]),
+                all: !masked,
+                state: Some(examples.x[row]).filter(|&x| x < path.symbols()),
                 x1: examples.x1[row],
                 posterior: posterior.get(at).copied().unwrap_or_default(),
                 scale,

@@ -8,13 +8,13 @@ use super::{
         average::{self, Loss, Method},
         base,
         coupling::{self, Wanted},
-        times,
+        curriculum, times,
     },
     COUPLING, Second, Trainer, Work,
 };
 use crate::{
     lab::Monitor,
-    method::{dcd, di4c, law, sdtt},
+    method::{dcd, di4c, dimo, law, sdtt},
     objective::Pair,
 };
 
@@ -71,12 +71,19 @@ impl Trainer {
         };
         let address = (o.seed, step);
         let Some(acceleration) = &self.setting.acceleration else {
-            let (pairs, weights) = times::instants(&self.path, o.batch, address);
-            let examples =
-                Examples::corrupt(&self.path, &data()?, &pairs, address).weighing(weights);
-            let pass = work.passes.both().0;
-            let loss = base::step(&self.network, &self.path, &examples, pass, &mut into);
-            return Ok(loss);
+            let (network, path, pass) = (&self.network, &self.path, work.passes.both().0);
+            let (pairs, weights) = times::instants(path, o.batch, address);
+            let curriculum = self.setting.curriculum;
+            if let Some((tau, c)) = curriculum.and_then(|c| Some((c.tau(step, o.steps)?, c))) {
+                let clock = || curriculum::clock(path.symbols());
+                let about = (path, self.clock.get_or_init(clock));
+                let how = (tau, c.symbols);
+                let mut seen = curriculum::soften(about, &data()?, &pairs, how, address);
+                seen.examples = seen.examples.weighing(weights);
+                return Ok(base::soft_step(network, path, &seen, pass, &mut into));
+            }
+            let examples = Examples::corrupt(path, &data()?, &pairs, address).weighing(weights);
+            return Ok(base::step(network, path, &examples, pass, &mut into));
         };
         // With only the correction trained, the network at r = t is the frozen denoiser.
         let frozen = self.frozen.as_ref().unwrap_or(&self.network);
@@ -191,7 +198,7 @@ impl Trainer {
                     accumulate: false,
                 };
                 let now = law::step(
-                    (&self.network, network),
+                    (&self.network, &network.network),
                     (&examples, side),
                     path,
                     address,
@@ -202,6 +209,33 @@ impl Trainer {
                 so_far.made += now.made;
                 so_far.real = now.real.map(|real| so_far.real.unwrap_or(0.0) + real);
                 now.ratio
+            }
+            &Accelerator::Dimo { carried, mix, .. } => {
+                let Some(Second { network: fake, .. }) = &self.second else {
+                    return Err(RunError::Refused("dimo has no second denoiser".into()));
+                };
+                let settings = dimo::Settings {
+                    batch: o.batch,
+                    sizes: (length, carried),
+                    mix,
+                };
+                let Work {
+                    generator, second, ..
+                } = work;
+                second.resize(fake.parameters().len(), 0.0);
+                let mut second = Gradient {
+                    data: second,
+                    adaptation: Adaptation::Full,
+                    accumulate: false,
+                };
+                let (pull, bound) = dimo::step(
+                    (&self.network, fake, frozen),
+                    (path, &settings),
+                    address,
+                    generator,
+                    (&mut into, &mut second),
+                );
+                pull + bound
             }
             Accelerator::Redi { .. } => {
                 let (pairs, weights) = times::instants(path, o.batch, address);
