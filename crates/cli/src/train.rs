@@ -279,7 +279,7 @@ impl AccelerateArgs {
                 "--full belongs to --method dag and law; leave it out".into(),
             ));
         }
-        if self.trust && self.method != MethodName::Law {
+        if self.trust && self.method != Method::Law {
             return Err(Failure::Usage(
                 "--trust belongs to --method law; leave it out".into(),
             ));
