@@ -1,4 +1,4 @@
-//! `fewstep data`: text to symbols in shards that training reads.
+//! `fewstep data`: text and pictures to symbols in shards that training reads.
 
 use std::{
     io::{IsTerminal, Write},
@@ -11,9 +11,12 @@ use std::{
 };
 
 use clap::ValueEnum;
-use fewstep::data::{
-    self, Dataset, Description, Documents, Error, Manifest, Options, Packing, Settings, Split,
-    Watch, prepare,
+use fewstep::{
+    data::{
+        self, Dataset, Description, Documents, Error, Manifest, Options, Packing, PictureOptions,
+        Settings, Split, Watch, prepare, prepare_pictures,
+    },
+    image::{Format, Pixels},
 };
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
 
@@ -22,11 +25,13 @@ use crate::Failure;
 /// Symbols of the excerpt in the summary.
 const EXCERPT: usize = 24;
 
-/// Turn text into symbols to train on: documents are split into training and validation, encoded,
+/// Turn text or pictures into symbols to train on: documents are split into training and validation, encoded,
 /// packed and written to a directory. An interrupted preparation is continued by the same command.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Text files, .jsonl files with a document a line, .parquet files, and folders of these
+    /// Text files, .jsonl files with a document a line, .parquet files, and folders of these; with
+    /// --pixels, one directory of IDX files (MNIST), CIFAR's .bin files, or PNG and JPEG files in a folder
+    /// for each class
     #[arg(required_unless_present = "show")]
     inputs: Vec<PathBuf>,
     /// The directory to write
@@ -35,6 +40,15 @@ pub struct Args {
     /// byte, char (the characters that occur), gpt2, or the path of a tokenizer.json
     #[arg(long, default_value = "gpt2", value_name = "NAME")]
     tokenizer: String,
+    /// Pictures: a symbol for each pixel, grey:LEVELS or colour:LEVELS (of each of three channels)
+    #[arg(long, value_name = "WHAT", value_parser = pixels, conflicts_with_all = ["tokenizer", "packing", "length", "documents", "field", "lossy", "shard_tokens"])]
+    pixels: Option<Pixels>,
+    /// Pictures: width and height in pixels, to which they are cropped at the centre and resized
+    #[arg(long, value_name = "WxH", value_parser = size, default_value = "28x28", requires = "pixels")]
+    size: (usize, usize),
+    /// Pictures: mirror those to train on, too
+    #[arg(long, requires = "pixels")]
+    flip: bool,
     /// How documents are put together
     #[arg(long, value_enum, default_value_t)]
     packing: PackingName,
@@ -88,10 +102,59 @@ fn documents(text: &str) -> Result<Documents, String> {
     }
 }
 
+fn pixels(text: &str) -> Result<Pixels, String> {
+    let usage = || "use grey:LEVELS or colour:LEVELS".to_string();
+    let (kind, levels) = text.split_once(':').ok_or_else(usage)?;
+    let levels = levels.parse().map_err(|_| usage())?;
+    match kind {
+        "grey" => Ok(Pixels::Grey(levels)),
+        "colour" => Ok(Pixels::Colour(levels)),
+        _ => Err(usage()),
+    }
+}
+
+fn size(text: &str) -> Result<(usize, usize), String> {
+    let usage = || "use WIDTHxHEIGHT, as 28x28".to_string();
+    let (width, height) = text.split_once('x').ok_or_else(usage)?;
+    let side = |text: &str| text.parse().map_err(|_| usage());
+    Ok((side(width)?, side(height)?))
+}
+
+/// Prepares pictures.
+fn pictures(args: &Args, pixels: Pixels) -> Result<(), Failure> {
+    let [input] = &args.inputs[..] else {
+        return Err(Failure::Usage(
+            "--pixels takes one directory of pictures".into(),
+        ));
+    };
+    let (width, height) = args.size;
+    let options = PictureOptions {
+        input: input.clone(),
+        out: args.out.clone().unwrap_or_else(|| "data".into()),
+        format: Format {
+            width,
+            height,
+            pixels,
+        },
+        flip: args.flip,
+        validation: args.validation,
+        seed: args.seed,
+        overwrite: args.overwrite,
+    };
+    let prepared = prepare_pictures(&options).map_err(failure)?;
+    if prepared.already {
+        print(&format!("{} is prepared already\n", options.out.display()));
+    }
+    show(&options.out)
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(directory) = &args.show {
         return show(directory);
+    }
+    if let Some(pixels) = args.pixels {
+        return pictures(args, pixels);
     }
     let options = options(args)?;
     let progress = Progress::new()?;
@@ -152,7 +215,7 @@ fn show(directory: &Path) -> Result<(), Failure> {
     let dataset = Dataset::open(directory).map_err(failure)?;
     let length = match dataset.manifest().settings.packing {
         Packing::Plain => EXCERPT.min(dataset.tokens(Split::Train)),
-        Packing::Wrapped { length } => length,
+        Packing::Wrapped { length } | Packing::Whole { length } => length,
     };
     let mut symbols = vec![0; length];
     let first = dataset.block(Split::Train, length, 0, &mut symbols);
@@ -181,12 +244,13 @@ fn table(manifest: &Manifest) -> String {
         Description::Byte => "byte",
         Description::Characters { .. } => "char",
         Description::Gpt2 => "gpt2",
-        Description::HuggingFace { .. } => &manifest.settings.tokenizer,
+        Description::HuggingFace { .. } | Description::Pictures(_) => &manifest.settings.tokenizer,
     };
     let eos = manifest.eos.map_or("none".into(), |eos| eos.to_string());
     let packing = match manifest.settings.packing {
         Packing::Plain => "plain".into(),
         Packing::Wrapped { length } => format!("wrapped, blocks of {length}"),
+        Packing::Whole { length } => format!("pictures, {} pixels and a class", length - 1),
     };
     let lines = [
         (

@@ -13,7 +13,7 @@ use fewstep::{
     sequence::{
         Corpus, Model, Use,
         evaluate::{Diversity, Quality, diversity, quality},
-        sampler::Decoding,
+        sampler::{Decoding, Guidance},
     },
     text::{Control, control},
 };
@@ -43,6 +43,9 @@ pub struct Args {
     /// Gains on the correction
     #[arg(long, value_delimiter = ',', default_values_t = [1.0], value_parser = parse::number)]
     gains: Vec<f64>,
+    /// Scales of classifier-free guidance, where there are classes
+    #[arg(long, value_delimiter = ',', default_values_t = [0.0], value_parser = parse::number)]
+    guidance: Vec<f64>,
     /// Sequences of each setting
     #[arg(long, default_value_t = 256)]
     samples: usize,
@@ -68,12 +71,82 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    fn grids(&self) -> Result<Vec<Grid>, Failure> {
+        let grids: Result<Vec<Grid>, _> = match &self.grid {
+            Some(grid) => Ok(vec![grid.clone()]),
+            None => self
+                .steps
+                .iter()
+                .map(|&k| Grid::uniform(k as usize))
+                .collect(),
+        };
+        grids.map_err(|e| Failure::Usage(e.to_string()))
+    }
+
+    /// Reads generated pictures back, where that can be done: a line for each setting.
+    fn read_back(&self, model: &mut Model) -> Result<(), Failure> {
+        let Corpus::Figures(figures) = &model.corpus else {
+            return Err(Failure::Usage(
+                "pictures from files have no law to be compared with; look at them with `fewstep sample \
+                 --pictures sheet.png`"
+                    .into(),
+            ));
+        };
+        let (figures, classes) = (figures.clone(), model.corpus.classes().len());
+        let unsaid = model.corpus.label(classes);
+        if !self.json {
+            println!("{:36}  nfe  accuracy  unread  TV of attributes", "");
+        }
+        for grid in self.grids()? {
+            for &gain in &self.gains {
+                for &temperature in &self.temperatures {
+                    for &scale in &self.guidance {
+                        let how = Decoding {
+                            temperature,
+                            order: self.order.order(),
+                            guidance: Guidance {
+                                scale,
+                                rises: false,
+                                unsaid,
+                            },
+                            ..Decoding::default()
+                        };
+                        let (x, nfe) =
+                            model.generate(&grid, (how, gain), (self.samples, self.seed));
+                        let pictures = x.chunks_exact(model.length).zip((0..classes).cycle());
+                        let found = figures.quality(pictures);
+                        let k = grid.steps();
+                        if self.json {
+                            let line = json!({
+                                "k": k, "nfe": nfe, "temperature": temperature, "gain": gain,
+                                "guidance": scale, "quality": found,
+                            });
+                            println!("{line}");
+                            continue;
+                        }
+                        let name = format!("K {k}, T {temperature}, gain {gain}, guidance {scale}");
+                        println!(
+                            "{name:36}  {nfe:3}  {:8.4}  {:6.4}  {:6.4}",
+                            found.accuracy, found.unread, found.tv
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Measures what is asked for, a line each.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut model = Model::open(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
     args.order.check(&model)?;
     if args.samples < 2 {
         return Err(Failure::Usage("--samples must be at least 2".into()));
+    }
+    if model.corpus.format().is_some() {
+        return args.read_back(&mut model);
     }
     let bench = match &args.judge {
         Some(path) => Some(Bench::open(path, args.protocol, &model.corpus)?),
@@ -112,15 +185,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             table.row(of.name(), json!({}), (&model.corpus, &x))?;
         }
     }
-    let grids: Result<Vec<Grid>, _> = match &args.grid {
-        Some(grid) => Ok(vec![grid.clone()]),
-        None => args
-            .steps
-            .iter()
-            .map(|&k| Grid::uniform(k as usize))
-            .collect(),
-    };
-    for grid in grids.map_err(|e| Failure::Usage(e.to_string()))? {
+    for grid in args.grids()? {
         for &gain in &args.gains {
             for &temperature in &args.temperatures {
                 let how = Decoding {

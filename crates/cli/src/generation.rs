@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::sequence::{
     Model,
-    sampler::{Decoding, Kernel, State},
+    sampler::{Decoding, Guidance, Kernel, State},
     trace::Recording,
 };
 use fewstep_ctmc::Grid;
@@ -47,6 +47,15 @@ pub struct Generation {
     greedy_tail: bool,
     #[command(flatten)]
     order: OrderArgs,
+    /// Classes to generate in turn, by number or name, if not all
+    #[arg(long, value_delimiter = ',', value_name = "CLASS")]
+    classes: Option<Vec<String>>,
+    /// Scale w of classifier-free guidance, for which the network is evaluated twice a step
+    #[arg(long, default_value_t = 0.0, value_parser = parse::number, allow_negative_numbers = true)]
+    guidance: f64,
+    /// Let it rise from 0 in the first step to w in the last, as MaskGIT does
+    #[arg(long)]
+    ramp: bool,
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -66,8 +75,32 @@ impl Generation {
             eprintln!("fewstep: this run has no correction; --gain changes nothing");
         }
         self.order.check(&model)?;
+        self.choose(&mut model)?;
         model.denoiser.network.gain = self.gain;
         Ok(model)
+    }
+
+    /// Sets the classes that are generated.
+    fn choose(&self, model: &mut Model) -> Result<(), Failure> {
+        let names = model.corpus.classes();
+        if names.is_empty() && (self.classes.is_some() || self.guidance != 0.0) {
+            return Err(Failure::Usage(
+                "this run knows no classes; leave out --classes and --guidance".into(),
+            ));
+        }
+        let Some(wanted) = &self.classes else {
+            return Ok(());
+        };
+        let label = |class: &String| {
+            let number = class.parse().ok().filter(|&n: &usize| n < names.len());
+            let found = names.iter().position(|name| name == class).or(number);
+            let known = names.join(", ");
+            found
+                .map(|number| model.corpus.label(number))
+                .ok_or_else(|| Failure::Usage(format!("no class {class}; there are {known}")))
+        };
+        model.labels = wanted.iter().map(label).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     /// The grid to walk.
@@ -88,6 +121,11 @@ impl Generation {
             },
             greedy_tail: self.greedy_tail,
             order: self.order.order(),
+            guidance: Guidance {
+                scale: self.guidance,
+                rises: self.ramp,
+                unsaid: model.corpus.label(model.corpus.classes().len()),
+            },
             latent: model.latent,
             steps: model.corrected(),
             ..Decoding::default()

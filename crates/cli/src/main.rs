@@ -11,6 +11,7 @@ mod doctor;
 mod eval;
 mod fill;
 mod generation;
+mod image;
 mod judge;
 mod methods;
 mod order;
@@ -52,6 +53,8 @@ enum Command {
     Compare(Box<compare::Args>),
     /// Train, accelerate, sample and measure on the built-in language, in one command
     Text(Box<text::Args>),
+    /// The same on pictures: from nothing to a page of them
+    Image(Box<image::Args>),
     /// Train a denoiser
     Train(Box<train::TrainArgs>),
     /// Train a method on top of a denoiser, to need fewer steps
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Potts(args) => potts::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Text(args) => text::run(&args),
+        Command::Image(args) => image::run(&args),
         Command::Train(args) => train::train(&args),
         Command::Accelerate(args) => train::accelerate(&args),
         Command::Sample(args) => sample::sample(&args),

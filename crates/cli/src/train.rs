@@ -7,8 +7,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use fewstep::{
     method::Method,
     sequence::{
-        Acceleration, Accelerator, Average, Chain, Curriculum, Data, Matching, Optimization,
-        Outcome, Pairs, Prediction, Setting, Sizes, Target, Trainer,
+        Acceleration, Accelerator, Average, Chain, Corpus, Curriculum, Data, Matching,
+        Optimization, Outcome, Pairs, Prediction, Setting, Sizes, Target, Trainer,
     },
 };
 
@@ -106,9 +106,12 @@ pub struct TrainArgs {
     /// A masked denoiser so learns masks among noise (ReDi's first round on images)
     #[arg(long, conflicts_with_all = ["symbols", "states", "language", "length", "width", "blocks", "heads", "prediction"])]
     from: Option<PathBuf>,
-    /// Token shards made by `fewstep data`; without them, the built-in language
+    /// Token shards made by `fewstep data`, of text or of pictures; without them, the built-in language
     #[arg(long)]
     data: Option<PathBuf>,
+    /// The built-in pictures instead of the built-in language
+    #[arg(long, conflicts_with = "data")]
+    figures: bool,
     /// Symbols of the built-in language
     #[arg(long, default_value_t = 64, conflicts_with = "data")]
     symbols: usize,
@@ -118,6 +121,9 @@ pub struct TrainArgs {
     /// Which built-in language
     #[arg(long, default_value_t = 0, conflicts_with = "data")]
     language: u64,
+    /// On the masked chain: train at MaskGIT's mask ratios, arccos(u)/(pi/2), all masked coordinates alike
+    #[arg(long)]
+    arccos: bool,
     /// DUO's curriculum, on chains from uniform noise: in this share of the steps the network reads
     /// combinations of symbols in place of one
     #[arg(long, value_name = "SHARE")]
@@ -131,9 +137,9 @@ pub struct TrainArgs {
     /// What the network predicts of a coordinate, where noise is uniform
     #[arg(long, value_enum, default_value = "others")]
     prediction: PredictionName,
-    /// Positions of a sequence
-    #[arg(long, default_value_t = 64)]
-    length: usize,
+    /// Positions of a sequence (64 unless told); of pictures it is known
+    #[arg(long)]
+    length: Option<usize>,
     /// Channels
     #[arg(long, default_value_t = 128)]
     width: usize,
@@ -216,6 +222,9 @@ pub struct AccelerateArgs {
     /// dag: draw pairs from two logit-normal noise levels, as the paper does for text
     #[arg(long)]
     logit_normal: bool,
+    /// dag: draw pairs as the paper does for pictures, from the arccos mask ratio and a logit-normal end
+    #[arg(long, conflicts_with_all = ["logit_normal", "grids"])]
+    arccos: bool,
     /// dag: share of pairs with r = t
     #[arg(long, default_value_t = 0.0)]
     at_rest: f64,
@@ -286,6 +295,7 @@ impl AccelerateArgs {
         }
         let only_dag = [
             (self.logit_normal, "--logit-normal"),
+            (self.arccos, "--arccos"),
             (self.at_rest != 0.0, "--at-rest"),
             (self.draws != 1, "--draws"),
         ];
@@ -301,7 +311,9 @@ impl AccelerateArgs {
                 target: self.objective.into(),
                 head_only: !self.full,
                 correction: self.correction,
-                pairs: if self.logit_normal {
+                pairs: if self.arccos {
+                    Pairs::Arccos
+                } else if self.logit_normal {
                     Pairs::LogitNormal {
                         start: (0.0, 1.5),
                         end: (-1.0, 1.5),
@@ -368,15 +380,27 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         Some(from) => Some(Setting::of(from).map_err(|e| Failure::Usage(e.to_string()))?),
         None => None,
     };
-    let mut setting = Setting {
-        chain: args.chain.into(),
-        data: Data::Language {
+    let data = match &args.data {
+        Some(dir) => Data::Shards(dir.clone()),
+        None if args.figures => Data::Figures,
+        None => Data::Language {
             symbols: args.symbols,
             states: args.states,
             seed: args.language,
         },
+    };
+    let format = Corpus::open(&data)
+        .map_err(|e| Failure::Usage(e.to_string()))?
+        .format();
+    let length = match (format, args.length) {
+        (Some(format), None) => format.length(),
+        (_, length) => length.unwrap_or(64),
+    };
+    let mut setting = Setting {
+        chain: args.chain.into(),
+        data,
         sizes: Sizes {
-            length: args.length,
+            length,
             width: args.width,
             blocks: args.blocks,
             heads: args.heads,
@@ -391,6 +415,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         }),
         acceleration: None,
         carried: 0,
+        arccos: args.arccos,
     };
     if let Some(before) = before {
         setting.data = before.data;
@@ -414,6 +439,7 @@ pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
     let chain = args.chain.map_or(from.chain, Chain::from);
     let method = args.method(chain, from.sizes)?;
     let setting = Setting {
+        arccos: false,
         carried: method.carried().unwrap_or(from.carried),
         chain,
         data: args.data.clone().map_or(from.data, Data::Shards),

@@ -159,7 +159,7 @@ fn on_the_masked_path_targets_are_a_martingale() {
     let language = Language::default_with(3, 4, 2).unwrap();
     let path = path(Source::Masked);
     let oracle = Oracle {
-        language,
+        law: language,
         path: path.clone(),
     };
     let (count, x, t) = (20_000, [3, 1, 3, 3], 0.25);

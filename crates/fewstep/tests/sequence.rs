@@ -24,7 +24,10 @@ use fewstep_nn::{
 fn oracle(chain: Chain) -> Oracle {
     let language = Language::default_with(5, 4, 3).unwrap();
     let path = chain.path(5).unwrap();
-    Oracle { language, path }
+    Oracle {
+        law: language,
+        path,
+    }
 }
 
 const LENGTH: usize = 8;
@@ -74,13 +77,13 @@ fn many_steps_of_an_oracle_draw_the_language() {
         let oracle = oracle(chain);
         let x = drawn(&oracle, 1024);
         for at in [0, 3, LENGTH - 2] {
-            let (chi, freedom) = chi_square(&oracle.language, &x, at);
+            let (chi, freedom) = chi_square(&oracle.law, &x, at);
             // Four deviations of a chi-square beyond its mean.
             let most = freedom + 4.0 * (2.0 * freedom).sqrt();
             assert!(chi < most, "{chain:?} at {at}: {chi} of {freedom}");
         }
-        let (own, error) = oracle.language.entropy(LENGTH, 4000, 5);
-        let found = quality(&oracle.language, &x, LENGTH);
+        let (own, error) = oracle.law.entropy(LENGTH, 4000, 5);
+        let found = quality(&oracle.law, &x, LENGTH);
         let spread = 4.0 * (error.powi(2) + found.nll_error.powi(2)).sqrt();
         // A grid of 1024 steps is still a grid.
         assert!(
@@ -105,7 +108,7 @@ fn eulers_kernel_draws_the_language_in_many_steps() {
         };
         let sizes = (COUNT, LENGTH, 500);
         let x = generate(&oracle, &oracle.path, &grid, &how, sizes, 11).0;
-        let (chi, freedom) = chi_square(&oracle.language, &x, 3);
+        let (chi, freedom) = chi_square(&oracle.law, &x, 3);
         let most = freedom + 4.0 * (2.0 * freedom).sqrt();
         assert!(chi < most, "{chain:?} {kernel:?}: {chi} of {freedom}");
     }
@@ -125,7 +128,7 @@ fn eulers_kernel_draws_the_language_in_many_steps() {
 fn few_steps_are_seen() {
     for chain in [Chain::Masked, Chain::Uniform, Chain::UniformState] {
         let oracle = oracle(chain);
-        let (chi, freedom) = chi_square(&oracle.language, &drawn(&oracle, 2), 3);
+        let (chi, freedom) = chi_square(&oracle.law, &drawn(&oracle, 2), 3);
         assert!(chi > 10.0 * freedom, "{chain:?}: {chi} of {freedom}");
     }
 }
@@ -158,7 +161,7 @@ fn orders_that_do_not_look_at_the_draw_are_exact() {
     ] {
         let (oracle, x, nfe) = ordered(one_by_one(by), LENGTH);
         assert_eq!(nfe, LENGTH);
-        let (chi, freedom) = chi_square(&oracle.language, &x, 3);
+        let (chi, freedom) = chi_square(&oracle.law, &x, 3);
         let most = freedom + 4.0 * (2.0 * freedom).sqrt();
         assert_eq!(chi < most, exact, "{by:?}: {chi} of {freedom}");
         assert!(exact || chi > 3.0 * freedom, "{by:?}: {chi} of {freedom}");
@@ -241,7 +244,7 @@ fn dit(chain: Chain) -> (Path, Dit<f32>) {
         blocks: 2,
         heads: 2,
     };
-    let config: Config = sizes.config(&path);
+    let config: Config = sizes.config(&path, 0);
     let mut network = Dit::new(config, 1).unwrap();
     for (i, p) in network.parameters_mut().iter_mut().enumerate() {
         *p += 0.1 * (i as f32 * 1.7).sin();
@@ -302,6 +305,7 @@ fn setting(chain: Chain) -> Setting {
         curriculum: None,
         acceleration: None,
         carried: 0,
+        arccos: false,
     }
 }
 

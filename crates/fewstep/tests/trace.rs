@@ -25,15 +25,23 @@ fn language() -> Language {
 fn recorded(chain: Chain, count: usize) -> (Recording, Vec<usize>) {
     let path = chain.path(5).unwrap();
     let oracle = Oracle {
-        language: language(),
+        law: language(),
         path: path.clone(),
     };
     let grid = Grid::new(vec![0.0, 0.3, 0.7, 1.0]).unwrap();
     let (how, sizes) = (Decoding::default(), (count, LENGTH, 10));
     let mut recording = Recording::new(&path, &grid);
-    let (x, nfe) = watched(&oracle, &path, &grid, &how, sizes, 2, |done, state| {
-        recording.see(done, state);
-    });
+    let (x, nfe) = watched(
+        &oracle,
+        &path,
+        &grid,
+        (&how, &[]),
+        sizes,
+        2,
+        |done, state| {
+            recording.see(done, state);
+        },
+    );
     assert_eq!(
         (x.clone(), nfe),
         generate(&oracle, &path, &grid, &how, sizes, 2)

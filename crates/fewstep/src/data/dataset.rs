@@ -81,9 +81,13 @@ impl Dataset {
     /// Whole blocks of `length` symbols of a split. Wrapped data have blocks of one length only.
     pub fn blocks(&self, split: Split, length: usize) -> Result<usize, Error> {
         match self.manifest.settings.packing {
-            Packing::Wrapped { length: packed } if length != packed => Err(Error::Block(format!(
-                "blocks of {length} symbols of data that were packed for {packed}; use that length or prepare the data for this one"
-            ))),
+            Packing::Wrapped { length: packed } | Packing::Whole { length: packed }
+                if length != packed =>
+            {
+                Err(Error::Block(format!(
+                    "blocks of {length} symbols of data that were packed for {packed}; use that length or prepare the data for this one"
+                )))
+            }
             _ if length == 0 => Err(Error::Block(
                 "blocks of no symbols; use a length of at least 1".into(),
             )),

@@ -77,6 +77,14 @@ pub enum Error {
         /// What its reader said.
         why: String,
     },
+    /// A file that is no picture, or none that is taken.
+    #[error("{}: {why}", path.display())]
+    Picture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        why: String,
+    },
     /// A source that was written to while it was read.
     #[error(
         "the sources changed while they were read; run the command again when they are at rest"

@@ -43,6 +43,11 @@ pub enum Packing {
         /// Symbols of a block.
         length: usize,
     },
+    /// Each is a block of its own: pictures.
+    Whole {
+        /// Symbols of a block.
+        length: usize,
+    },
 }
 
 /// What a document is in a text file.

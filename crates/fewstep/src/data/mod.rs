@@ -1,4 +1,4 @@
-//! Text as training data: tokenizers, the pass that prepares it, and its memory-mapped blocks.
+//! Text and pictures as training data: tokenizers, the passes that prepare them, and memory-mapped blocks.
 //!
 //! [`prepare()`] reads every source twice. The first pass checks that all of it is text, counts
 //! documents and hashes files, so that what is wrong is found before anything is written; the
@@ -13,6 +13,7 @@ mod json;
 mod manifest;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod pictures;
 mod prepare;
 mod scan;
 mod shard;
@@ -23,5 +24,6 @@ mod tokenizer;
 pub use dataset::Dataset;
 pub use error::Error;
 pub use manifest::{Documents, Manifest, Packing, Part, Settings, Shard, Source, Split};
+pub use pictures::{PictureOptions, Pictures, prepare_pictures};
 pub use prepare::{Options, Prepared, Watch, prepare};
 pub use tokenizer::{Characters, Description, Tokenizer};

@@ -321,7 +321,7 @@ fn finish(
     Ok(manifest)
 }
 
-fn refuse_difference(directory: &Path, what: String) -> Result<(), Error> {
+pub(super) fn refuse_difference(directory: &Path, what: String) -> Result<(), Error> {
     if what.is_empty() {
         return Ok(());
     }
@@ -360,7 +360,7 @@ fn read_note(out: &Path) -> Result<Option<Note>, Error> {
     Ok(Some(note))
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     fewstep_nn::replace(path, |out| {
         serde_json::to_writer_pretty(&mut *out, value)?;
         out.write_all(b"\n")
@@ -368,7 +368,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     .map_err(Error::write(path))
 }
 
-fn remove(path: &Path) -> Result<(), Error> {
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::write(path)(e)),
         _ => Ok(()),
@@ -376,7 +376,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 }
 
 /// Keeps others from preparing data in the same directory at the same time.
-fn lock(directory: &Path) -> Result<Option<fs::File>, Error> {
+pub(super) fn lock(directory: &Path) -> Result<Option<fs::File>, Error> {
     if cfg!(not(unix)) {
         // Only there can a directory be opened like a file.
         return Ok(None);

@@ -58,6 +58,7 @@ impl Stream {
         self.state.documents += u64::from(end);
         let eos = self.eos.as_slice();
         match self.packing {
+            Packing::Whole { .. } => self.writer.push(ids),
             Packing::Plain => {
                 let earlier = self.state.documents - u64::from(end);
                 if begins && earlier > 0 {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use tiktoken_rs::{CoreBPE, r50k_base_singleton};
 
-use super::Error;
+use super::{Error, Pictures};
 
 /// What the end of a document decodes to.
 const END: &str = "<|endoftext|>";
@@ -27,6 +27,8 @@ pub enum Tokenizer {
     /// Any `tokenizer.json`.
     #[cfg(feature = "tokenizers")]
     HuggingFace(Box<super::hugging_face::HuggingFace>),
+    /// No text: pixels, then classes.
+    Pictures(Pictures),
 }
 
 /// A tokenizer as a manifest holds it.
@@ -49,6 +51,8 @@ pub enum Description {
         /// The whole file.
         json: String,
     },
+    /// [`Tokenizer::Pictures`].
+    Pictures(Pictures),
 }
 
 /// A table of characters: each is its place in it.
@@ -105,6 +109,7 @@ impl Tokenizer {
             Self::HuggingFace(tokenizer) => Description::HuggingFace {
                 json: tokenizer.json().into(),
             },
+            Self::Pictures(pictures) => Description::Pictures(pictures.clone()),
         }
     }
 
@@ -117,6 +122,13 @@ impl Tokenizer {
             }
             Description::Gpt2 => Ok(Self::Gpt2),
             Description::HuggingFace { json } => hugging_face("of the manifest", json.clone()),
+            Description::Pictures(pictures) => match pictures.format.fault() {
+                Some(why) => Err(Error::Tokenizer {
+                    name: "pixels".into(),
+                    why,
+                }),
+                None => Ok(Self::Pictures(pictures.clone())),
+            },
         }
     }
 
@@ -141,6 +153,9 @@ impl Tokenizer {
             }
             #[cfg(feature = "tokenizers")]
             Self::HuggingFace(tokenizer) => tokenizer.encode(text, ids)?,
+            Self::Pictures(_) => {
+                return Err(Error::Option("the data are pictures, not text".into()));
+            }
         }
         Ok(())
     }
@@ -176,6 +191,10 @@ impl Tokenizer {
             }
             #[cfg(feature = "tokenizers")]
             Self::HuggingFace(tokenizer) => return tokenizer.decode(ids),
+            Self::Pictures(_) => {
+                let numbers: Vec<String> = ids.iter().map(u32::to_string).collect();
+                return numbers.join(" ");
+            }
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -188,6 +207,7 @@ impl Tokenizer {
             Self::Gpt2 => 50257,
             #[cfg(feature = "tokenizers")]
             Self::HuggingFace(tokenizer) => tokenizer.vocabulary(),
+            Self::Pictures(pictures) => pictures.format.symbols() + pictures.classes.len(),
         }
     }
 
@@ -199,6 +219,7 @@ impl Tokenizer {
             Self::Gpt2 => Some(50256),
             #[cfg(feature = "tokenizers")]
             Self::HuggingFace(tokenizer) => tokenizer.eos(),
+            Self::Pictures(_) => None,
         }
     }
 
@@ -208,6 +229,7 @@ impl Tokenizer {
             Self::Byte | Self::Characters(_) | Self::Gpt2 => true,
             #[cfg(feature = "tokenizers")]
             Self::HuggingFace(_) => false,
+            Self::Pictures(_) => false,
         }
     }
 }

@@ -30,6 +30,9 @@ pub enum Pairs {
         /// Of the noise at the end.
         end: (f64, f64),
     },
+    /// The noise at the start `arccos(u)/(pi/2)`, at the end logit-normal of mean -3 and deviation 2 and no
+    /// more than at the start, as in the paper's appendix on ImageNet.
+    Arccos,
     /// A step of a uniform grid of one of these sizes, with `t` uniform inside it.
     Grids(Vec<usize>),
 }

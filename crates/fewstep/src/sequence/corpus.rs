@@ -3,11 +3,14 @@
 use fewstep_ctmc::{
     Language,
     language::Fit,
-    random::{Key, Purpose, index},
+    random::{Key, Purpose, index, uniform},
 };
 
 use super::{Data, RunError};
-use crate::data::{Dataset, Split, Tokenizer};
+use crate::{
+    data::{Dataset, Pictures, Split, Tokenizer},
+    image::{Attributes, Figures, Format, SHAPES},
+};
 
 /// A language is fitted to data of at most so many symbols, with so many hidden states, on so much
 /// of the training text, in so many rounds.
@@ -16,6 +19,10 @@ const FITTED_STATES: usize = 48;
 const FITTED_TOKENS: usize = 50_000;
 const FITTED_ROUNDS: usize = 25;
 
+/// The share of training pictures that do not say their class, so that the network knows pictures of no
+/// class too, which guidance asks for.
+const UNSAID: f64 = 0.1;
+
 /// How the symbols of a small built-in language are shown.
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
 
@@ -23,6 +30,8 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 pub enum Corpus {
     /// The built-in language; every sequence is new.
     Language(Language),
+    /// The built-in pictures; every draw is new.
+    Figures(Box<Figures>),
     /// Blocks of token shards.
     Shards(Box<Dataset>),
     /// No sequences: so many symbols, and how they are read.
@@ -49,6 +58,7 @@ impl Corpus {
             } => Ok(Self::Language(Language::default_with(
                 *symbols, *states, *seed,
             )?)),
+            Data::Figures => Ok(Self::Figures(Box::default())),
             Data::Shards(dir) => Ok(Self::Shards(Box::new(Dataset::open(dir)?))),
             Data::Nothing { symbols, tokenizer } => {
                 let tokenizer = tokenizer.as_deref().map(Tokenizer::named).transpose()?;
@@ -61,16 +71,74 @@ impl Corpus {
     pub fn symbols(&self) -> usize {
         match self {
             Self::Language(language) => language.symbols(),
-            Self::Shards(dataset) => dataset.tokenizer().vocabulary(),
+            Self::Figures(_) => Format::FIGURES.symbols(),
+            Self::Shards(dataset) => match dataset.tokenizer() {
+                Tokenizer::Pictures(pictures) => pictures.format.symbols(),
+                tokenizer => tokenizer.vocabulary(),
+            },
             Self::Nothing(symbols, _) => *symbols,
         }
+    }
+
+    /// What the symbols look like, where the data are pictures.
+    pub fn format(&self) -> Option<Format> {
+        match self {
+            Self::Figures(_) => Some(Format::FIGURES),
+            _ => self.pictures().map(|pictures| pictures.format),
+        }
+    }
+
+    /// What the shards hold, if they hold pictures.
+    fn pictures(&self) -> Option<&Pictures> {
+        match self {
+            Self::Shards(dataset) => match dataset.tokenizer() {
+                Tokenizer::Pictures(pictures) => Some(pictures),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The names of the classes; none if the data have none.
+    pub fn classes(&self) -> Vec<String> {
+        match self {
+            Self::Figures(_) => SHAPES.map(String::from).to_vec(),
+            _ => self
+                .pictures()
+                .map_or_else(Vec::new, |pictures| pictures.classes.clone()),
+        }
+    }
+
+    /// Labels: the classes and that none is said; 0 if the data have no classes.
+    pub fn labels(&self) -> usize {
+        match self.classes().len() {
+            0 => 0,
+            classes => classes + 1,
+        }
+    }
+
+    /// The symbol of a label: behind the data's symbols and the place of a mask. The label after the
+    /// last class says none.
+    pub fn label(&self, label: usize) -> usize {
+        self.symbols() + 1 + label
+    }
+
+    /// The symbols of all classes.
+    pub fn class_labels(&self) -> Vec<usize> {
+        let classes = 0..self.classes().len();
+        classes.map(|class| self.label(class)).collect()
+    }
+
+    /// Symbols that are given behind a sequence: its label.
+    pub fn given(&self) -> usize {
+        usize::from(self.labels() > 0)
     }
 
     /// The law of the data, where it is known.
     pub fn language(&self) -> Option<&Language> {
         match self {
             Self::Language(language) => Some(language),
-            Self::Shards(_) | Self::Nothing(..) => None,
+            _ => None,
         }
     }
 
@@ -81,7 +149,11 @@ impl Corpus {
             return Ok(Some((language.clone(), true)));
         }
         let dataset = match self {
-            Self::Shards(dataset) if self.symbols() <= FITTED_SYMBOLS => dataset,
+            Self::Shards(dataset)
+                if self.symbols() <= FITTED_SYMBOLS && self.format().is_none() =>
+            {
+                dataset
+            }
             _ => return Ok(None),
         };
         let symbols = dataset.tokenizer().vocabulary();
@@ -99,7 +171,8 @@ impl Corpus {
     /// The tokenizer, where the data are text.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
-            Self::Language(_) => None,
+            _ if self.format().is_some() => None,
+            Self::Language(_) | Self::Figures(_) => None,
             Self::Shards(dataset) => Some(dataset.tokenizer()),
             Self::Nothing(_, tokenizer) => tokenizer.as_ref(),
         }
@@ -136,7 +209,8 @@ impl Corpus {
         }
     }
 
-    /// `count` sequences of `length`, one after the other.
+    /// `count` sequences of `length`, one after the other, each with its label behind it where the data
+    /// have classes.
     pub fn sequences(
         &self,
         what: Use,
@@ -152,10 +226,36 @@ impl Corpus {
             Self::Language(language) => Ok((0..count as u64)
                 .flat_map(|i| language.sample(length, &mut key.at(step, i)))
                 .collect()),
+            Self::Figures(figures) => {
+                let wanted = Format::FIGURES.length();
+                if length != wanted {
+                    return Err(RunError::Refused(format!(
+                        "the built-in pictures have {wanted} pixels, not {length}"
+                    )));
+                }
+                let one = |i: u64| {
+                    let mut rng = key.at(step, i);
+                    let number = figures.sample(&mut rng);
+                    let unsaid = uniform(&mut rng) < UNSAID && split == Split::Train;
+                    let class = Attributes::numbered(number).shape;
+                    let label = self.label(if unsaid { SHAPES.len() } else { class });
+                    let pixels = figures.picture(number).iter().copied();
+                    pixels.chain([label]).collect::<Vec<usize>>()
+                };
+                Ok((0..count as u64).flat_map(one).collect())
+            }
             Self::Nothing(..) => Err(RunError::Refused(
                 "the checkpoint came without data; give --data".into(),
             )),
             Self::Shards(dataset) => {
+                let given = self.given();
+                if let Some(format) = self.format().filter(|f| f.length() != length) {
+                    return Err(RunError::Refused(format!(
+                        "the pictures have {} pixels, not {length}",
+                        format.length()
+                    )));
+                }
+                let length = length + given;
                 let blocks = dataset.blocks(split, length)?;
                 if blocks == 0 {
                     return Err(RunError::Refused(format!(
@@ -165,8 +265,14 @@ impl Corpus {
                 }
                 let mut all = vec![0; count * length];
                 for (i, out) in all.chunks_exact_mut(length).enumerate() {
-                    let block = index(&mut key.at(step, i as u64), blocks);
+                    let mut rng = key.at(step, i as u64);
+                    let block = index(&mut rng, blocks);
                     dataset.block(split, length, block, out)?;
+                    if let (1, Some(label)) = (given, out.last_mut()) {
+                        let unsaid = uniform(&mut rng) < UNSAID && split == Split::Train;
+                        let class = label.saturating_sub(self.symbols());
+                        *label = self.label(if unsaid { self.labels() - 1 } else { class });
+                    }
                 }
                 Ok(all)
             }

@@ -42,6 +42,8 @@ pub struct Denoiser<N> {
     /// Where the own state is multiplied in: the schedule, one over the probability of a noise symbol,
     /// and the data symbols, beyond which a state says nothing.
     own: Option<(Schedule, f64, usize)>,
+    /// State symbols. What a network knows beyond them, as classes, it never predicts.
+    symbols: usize,
 }
 
 /// An evaluation of a [`Denoiser`].
@@ -62,7 +64,11 @@ impl<N> Denoiser<N> {
         let uniform = path.mask().is_none() && path.fixed_coords().is_none();
         let own = (prediction == Prediction::Others && uniform)
             .then(|| (path.schedule(), path.source(0, 0).recip(), path.symbols()));
-        Self { network, own }
+        Self {
+            network,
+            own,
+            symbols: path.state_symbols(),
+        }
     }
 }
 
@@ -122,7 +128,7 @@ impl<P> Pass<P> {
 
 /// The consumer of a denoiser's logits from one of a network's.
 fn informed<T: Real, P: Sync, R>(
-    rows: &[usize],
+    (rows, symbols): (&[usize], usize),
     (pass, others): (&Pass<P>, &[&Pass<P>]),
     consumer: impl Fn(usize, Logits<T>) -> R + Sync,
 ) -> impl Fn(usize, Logits<T>) -> R + Sync {
@@ -132,7 +138,23 @@ fn informed<T: Real, P: Sync, R>(
         for (other, row) in others.iter().zip(&mut logits.others) {
             other.add(rows[at], row, &mut []);
         }
-        consumer(at, logits)
+        let (value, beyond) = logits.value.split_at_mut(symbols.min(logits.value.len()));
+        let tangent = symbols.min(logits.tangent.len());
+        let predicted = Logits {
+            value,
+            tangent: &mut logits.tangent[..tangent],
+            others: logits
+                .others
+                .into_iter()
+                .map(|row| {
+                    let predicted = symbols.min(row.len());
+                    &mut row[..predicted]
+                })
+                .collect(),
+        };
+        let answer = consumer(at, predicted);
+        beyond.fill(T::of(0.0));
+        answer
     }
 }
 
@@ -149,7 +171,7 @@ impl<T: Real, N: Network<T>> Network<T> for Denoiser<N> {
     type Pass = Pass<N::Pass>;
 
     fn symbols(&self) -> usize {
-        self.network.symbols()
+        self.network.symbols().min(self.symbols)
     }
 
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass) {
@@ -163,7 +185,7 @@ impl<T: Real, N: Network<T>> Network<T> for Denoiser<N> {
         rows: Rows<Self::Pass>,
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
     ) -> Vec<R> {
-        let consumer = informed(rows.rows, (pass, &rows.others), consumer);
+        let consumer = informed((rows.rows, self.symbols), (pass, &rows.others), consumer);
         self.network.visit(&pass.inner, inner(&rows), consumer)
     }
 }
@@ -189,7 +211,7 @@ impl<T: Real, N: Learner<T>> Learner<T> for Denoiser<N> {
         gradient: &mut Gradient<T>,
     ) -> Vec<R> {
         let mut evaluated = std::mem::take(&mut pass.inner);
-        let consumer = informed(rows.rows, (&*pass, &rows.others), consumer);
+        let consumer = informed((rows.rows, self.symbols), (&*pass, &rows.others), consumer);
         let answers = self
             .network
             .descend(&mut evaluated, inner(&rows), consumer, gradient);
@@ -205,7 +227,7 @@ impl<T: Real, N: Learner<T>> Learner<T> for Denoiser<N> {
         consumer: impl Fn(usize, Column) -> (R, f64) + Sync,
         gradient: &mut Gradient<T>,
     ) -> Vec<R> {
-        if self.own.is_some() {
+        if self.own.is_some() || self.network.symbols() > self.symbols {
             return self.descend(pass, rows, by_rows(symbols, consumer), gradient);
         }
         let shown = inner(&rows);

@@ -22,7 +22,7 @@ pub fn noise(path: &Path, rng: &mut ChaCha8Rng) -> usize {
 pub struct Examples {
     /// Positions `L`, those that carry a latent included.
     pub length: usize,
-    /// The last positions, which carry a latent: given, never noisy, never predicted.
+    /// The last positions, which carry a class or a latent: given, never noisy, never predicted.
     pub carried: usize,
     /// Data `[B, L]`.
     pub x1: Vec<usize>,
@@ -78,6 +78,17 @@ impl Examples {
         examples
     }
 
+    /// The same with the last `given` coordinates as they are in the data: what a sequence is asked
+    /// to be, which is known at all times.
+    pub fn giving(mut self, given: usize) -> Self {
+        let length = self.length;
+        for row in (0..self.x.len()).filter(|row| row % length >= length - given) {
+            self.x[row] = self.x1[row];
+        }
+        self.carried += given;
+        self
+    }
+
     /// Sequences that show `x` at given times without steps, both `[B, L]`.
     pub fn shown(path: &Path, (x1, x): (&[usize], &[usize]), pairs: &[Pair]) -> Self {
         assert_eq!(x.len(), x1.len(), "a state for each coordinate");
@@ -101,7 +112,7 @@ impl Examples {
         }
         Self {
             length: self.length + carried,
-            carried,
+            carried: self.carried + carried,
             x,
             x1,
             ..self

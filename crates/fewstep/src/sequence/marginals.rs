@@ -203,7 +203,7 @@ mod tests {
         let process = Process::Mixture(Source::Uniform);
         let path = Path::new(Schedule::Linear, process, 5).unwrap();
         let oracle = crate::sequence::Oracle {
-            language: language.clone(),
+            law: language.clone(),
             path: path.clone(),
         };
         let simulation = Simulation {

@@ -36,6 +36,6 @@ pub use denoiser::{Denoiser, Prediction};
 pub use error::RunError;
 pub use examples::Examples;
 pub use model::Model;
-pub use oracle::Oracle;
+pub use oracle::{Exact, Oracle};
 pub use setting::{Chain, Data, Optimization, Setting, Sizes};
 pub use train::{Outcome, Trainer};

@@ -30,6 +30,8 @@ pub struct Model {
     pub length: usize,
     /// What stands behind it.
     pub latent: Latent,
+    /// The labels that sequences are given in turn; none if the data have no classes.
+    pub labels: Vec<usize>,
 }
 
 impl Model {
@@ -41,6 +43,7 @@ impl Model {
         Ok(Self {
             denoiser: Denoiser::new(network, setting.prediction, &path),
             path,
+            labels: corpus.class_labels(),
             corpus,
             length: setting.sizes.length,
             latent: Latent {
@@ -79,7 +82,8 @@ impl Model {
     ) -> (Vec<usize>, usize) {
         let how = self.decoding(how);
         let sizes = (count, self.length, BATCH);
-        watched(&self.denoiser, &self.path, grid, &how, sizes, seed, seen)
+        let how = (&how, &self.labels[..]);
+        watched(&self.denoiser, &self.path, grid, how, sizes, seed, seen)
     }
 }
 
@@ -116,7 +120,7 @@ pub(super) fn load(
     corpus: &Corpus,
 ) -> Result<(Dit<f32>, Path), RunError> {
     let loaded = checkpoint::load::<f32>(from, &Options::default())?;
-    let path = chain.path_of(&loaded.config)?;
+    let path = chain.path_of(&loaded.config, corpus.labels())?;
     if path.symbols() < corpus.symbols() {
         return Err(RunError::Refused(format!(
             "{} is a network over {} symbols, the data have {}; prepare them with its tokenizer",

@@ -1,21 +1,39 @@
-//! The exact denoiser of a known language, in the place of a network.
+//! The exact denoiser of data whose law is known, in the place of a network.
 //!
 //! It has no error of its own, so what a few-step sampler loses with it is lost by the steps alone.
 
-use fewstep_ctmc::{Language, Path};
+use fewstep_ctmc::{Language, Level, Path};
 use fewstep_nn::{Batch, Logits, Network, Rows, Want};
 use rayon::prelude::*;
 
-/// `p_{1|t}` of a language on a path, by forward-backward.
+/// A law of sequences whose posterior can be computed.
+pub trait Exact: Sync {
+    /// Data symbols.
+    fn symbols(&self) -> usize;
+    /// `p_{1|t}^d(. | x)` for every coordinate of a state `x [L]`, to `p [L, S]`.
+    fn denoise(&self, path: &Path, level: Level, x: &[usize], p: &mut [f64]);
+}
+
+impl Exact for Language {
+    fn symbols(&self) -> usize {
+        self.symbols()
+    }
+
+    fn denoise(&self, path: &Path, level: Level, x: &[usize], p: &mut [f64]) {
+        self.denoise(path, level, x, p);
+    }
+}
+
+/// `p_{1|t}` of a law on a path.
 #[derive(Clone, Debug)]
-pub struct Oracle {
+pub struct Oracle<E = Language> {
     /// The law of the data.
-    pub language: Language,
+    pub law: E,
     /// The path.
     pub path: Path,
 }
 
-impl Network<f64> for Oracle {
+impl<E: Exact> Network<f64> for Oracle<E> {
     /// `[B, L, S]`.
     type Pass = Vec<f64>;
 
@@ -25,7 +43,7 @@ impl Network<f64> for Oracle {
 
     fn evaluate(&self, batch: Batch, _: Want, pass: &mut Vec<f64>) {
         let length = batch.x.len() / batch.t.len();
-        let one = length * self.language.symbols();
+        let one = length * self.law.symbols();
         pass.clear();
         pass.resize(one * batch.t.len(), 0.0);
         pass.par_chunks_mut(one)
@@ -33,7 +51,7 @@ impl Network<f64> for Oracle {
             .zip(batch.t)
             .for_each(|((p, x), &t)| {
                 let level = self.path.schedule().level(t);
-                self.language.denoise(&self.path, level, x, p);
+                self.law.denoise(&self.path, level, x, p);
             });
     }
 
@@ -44,7 +62,7 @@ impl Network<f64> for Oracle {
         rows: Rows<Vec<f64>>,
         consumer: impl Fn(usize, Logits<f64>) -> R + Sync,
     ) -> Vec<R> {
-        let symbols = self.language.symbols();
+        let symbols = self.law.symbols();
         let logits_of = |pass: &[f64], row: usize| -> Vec<f64> {
             let p = &pass[row * symbols..(row + 1) * symbols];
             let known = p.iter().map(|p| p.max(f64::MIN_POSITIVE).ln());

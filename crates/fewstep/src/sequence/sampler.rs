@@ -12,7 +12,7 @@ use fewstep_ctmc::{
     Grid, Path, Process,
     random::{Key, Purpose, index, quantile, uniform},
 };
-use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
+use fewstep_nn::{Batch, Logits, Network, Real, Rows, Want, softmax};
 
 use super::{
     examples::noise,
@@ -49,6 +49,30 @@ pub struct Decoding {
     pub order: Order,
     /// The latent behind a sequence.
     pub latent: Latent,
+    /// What is made of the difference that a label makes.
+    pub guidance: Guidance,
+}
+
+/// Classifier-free guidance: the logits are `(1 + w) l(label) - w l(no label)`, for which the network is
+/// evaluated twice where `w` is not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Guidance {
+    /// `w`, of the last step if it rises.
+    pub scale: f64,
+    /// Whether it rises from 0 in the first step by as much in each, as MaskGIT's does.
+    pub rises: bool,
+    /// The label that says none.
+    pub unsaid: usize,
+}
+
+impl Guidance {
+    /// `w` of a step.
+    pub fn at(&self, place: Place) -> f64 {
+        match (self.rises, place.steps) {
+            (false, _) | (true, ..=1) => self.scale,
+            (true, steps) => self.scale * place.step as f64 / (steps - 1) as f64,
+        }
+    }
 }
 
 /// Symbols that stand behind a sequence for a network to read: given, uniform, never written.
@@ -70,6 +94,7 @@ impl Default for Decoding {
             greedy_tail: false,
             order: Order::Chance,
             latent: Latent::default(),
+            guidance: Guidance::default(),
         }
     }
 }
@@ -86,9 +111,11 @@ pub struct State {
     /// How often the network has been evaluated.
     pub evaluations: usize,
     numbers: Vec<u64>,
-    /// Positions, those of the latent included.
+    /// Positions, those of label and latent included.
     length: usize,
     carried: usize,
+    /// Labels behind the sequence, before the latent: 0 or 1.
+    given: usize,
 }
 
 impl State {
@@ -109,6 +136,7 @@ impl State {
             numbers,
             length,
             carried: 0,
+            given: 0,
         }
     }
 
@@ -132,6 +160,33 @@ impl State {
         state
     }
 
+    /// The same with a label behind each sequence, given and never moved, in turn by its number; as it is
+    /// if there are no labels.
+    pub fn labelled(mut self, labels: &[usize]) -> Self {
+        if labels.is_empty() {
+            return self;
+        }
+        let (own, whole) = (self.length - self.carried, self.length + 1);
+        for (i, &number) in self.numbers.iter().enumerate() {
+            let at = i * whole + own;
+            self.x.insert(at, labels[number as usize % labels.len()]);
+            self.fixed.insert(at, true);
+            self.drawn.insert(at, false);
+        }
+        (self.length, self.given) = (whole, 1);
+        self
+    }
+
+    /// The states with another label.
+    fn relabelled(&self, label: usize) -> Vec<usize> {
+        let mut x = self.x.clone();
+        for x in x.chunks_exact_mut(self.length) {
+            let own = x.len() - self.carried - self.given;
+            x[own..own + self.given].fill(label);
+        }
+        x
+    }
+
     /// Draws the latents of step `number`.
     fn draw_latents(&mut self, path: &Path, seed: u64, number: u64) {
         let key = Key::new(seed, Purpose::Latent);
@@ -144,14 +199,14 @@ impl State {
         }
     }
 
-    /// Positions of a sequence in [`x`](Self::x), the latent's included.
+    /// Positions of a sequence in [`x`](Self::x), those of label and latent included.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// The sequences, without their latents.
+    /// The sequences, without label and latent.
     pub fn sequences(&self) -> impl Iterator<Item = &[usize]> {
-        let own = self.length - self.carried;
+        let own = self.length - self.carried - self.given;
         self.x.chunks_exact(self.length).map(move |x| &x[..own])
     }
 }
@@ -167,7 +222,7 @@ pub fn sample<T: Real, N: Network<T>>(
     seed: u64,
     mut seen: impl FnMut(usize, &State),
 ) -> usize {
-    let mut pass = N::Pass::default();
+    let mut passes = Default::default();
     let before = state.evaluations;
     for (number, (t, r)) in grid.intervals().enumerate() {
         let place = Place {
@@ -175,7 +230,7 @@ pub fn sample<T: Real, N: Network<T>>(
             steps: grid.steps(),
         };
         step(
-            (network, &mut pass),
+            (network, &mut passes),
             path,
             (t, r),
             (decoding, place),
@@ -198,16 +253,16 @@ pub fn generate<T: Real, N: Network<T>>(
     seed: u64,
 ) -> (Vec<usize>, usize) {
     let sizes = (count, length, batch);
-    watched(network, path, grid, decoding, sizes, seed, |_, _| {})
+    watched(network, path, grid, (decoding, &[]), sizes, seed, |_, _| {})
 }
 
-/// As [`generate`], calling `seen` with each batch as it begins (0 steps done) and after each of
-/// its steps.
+/// As [`generate`], with labels in turn if there are any, calling `seen` with each batch as it begins
+/// (0 steps done) and after each of its steps.
 pub fn watched<T: Real, N: Network<T>>(
     network: &N,
     path: &Path,
     grid: &Grid,
-    decoding: &Decoding,
+    (decoding, labels): (&Decoding, &[usize]),
     (count, length, batch): (usize, usize, usize),
     seed: u64,
     mut seen: impl FnMut(usize, &State),
@@ -216,7 +271,7 @@ pub fn watched<T: Real, N: Network<T>>(
     for first in (0..count).step_by(batch) {
         let here = batch.min(count - first);
         let sizes = (length, decoding.latent.carried);
-        let mut state = State::carrying(path, (first as u64, here), sizes, seed);
+        let mut state = State::carrying(path, (first as u64, here), sizes, seed).labelled(labels);
         seen(0, &state);
         let used = sample(
             network,
@@ -235,7 +290,7 @@ pub fn watched<T: Real, N: Network<T>>(
 
 /// One step `t -> r` of all sequences.
 fn step<T: Real, N: Network<T>>(
-    (network, pass): (&N, &mut N::Pass),
+    (network, [pass, unsaid]): (&N, &mut [N::Pass; 2]),
     path: &Path,
     (t, r): (f64, f64),
     (decoding, place): (&Decoding, Place),
@@ -294,10 +349,27 @@ fn step<T: Real, N: Network<T>>(
     };
     network.evaluate(batch, want, pass);
     state.evaluations += 1;
+    let mut shown = Rows::plain(&rows);
+    let w = decoding.guidance.at(place);
+    if w != 0.0 && state.given > 0 {
+        let x = state.relabelled(decoding.guidance.unsaid);
+        network.evaluate(Batch { x: &x, ..batch }, want, unsaid);
+        state.evaluations += 1;
+        shown.others.push(unsaid);
+    }
+    let predicted = |logits: Logits<T>| {
+        for other in &logits.others {
+            let (with, without) = (T::of(1.0 + w), T::of(w));
+            for (l, other) in logits.value.iter_mut().zip(other.iter()) {
+                *l = with * *l - without * *other;
+            }
+        }
+        predicted(path.symbols(), decoding, logits.value)
+    };
     if ranked {
-        let drawn = network.visit(pass, Rows::plain(&rows), |at, logits| {
+        let drawn = network.visit(pass, shown, |at, logits| {
             let row = rows[at];
-            let p = predicted(path.symbols(), decoding, logits.value);
+            let p = predicted(logits);
             let symbol = match last {
                 true => likeliest(&p),
                 false => quantile(&p, levels[row]),
@@ -308,9 +380,9 @@ fn step<T: Real, N: Network<T>>(
         write_ranked(&rows, drawn, (decoding.order, place), state);
         return;
     }
-    let symbols = network.visit(pass, Rows::plain(&rows), |at, logits| {
+    let symbols = network.visit(pass, shown, |at, logits| {
         let row = rows[at];
-        let p = predicted(path.symbols(), decoding, logits.value);
+        let p = predicted(logits);
         if last {
             likeliest(&p)
         } else if mixture {

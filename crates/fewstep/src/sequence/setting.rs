@@ -58,8 +58,9 @@ impl Chain {
 
     /// The path that a network walks: over its own symbols, at the noise levels that its time input
     /// stands for. A network that is told `sigma` was trained on the log-linear schedule, whatever
-    /// chain it is put on afterwards.
-    pub fn path_of(self, config: &Config) -> Result<Path, RunError> {
+    /// chain it is put on afterwards. So many of its symbols are `labels`, which stand behind the data's
+    /// and a mask's.
+    pub fn path_of(self, config: &Config, labels: usize) -> Result<Path, RunError> {
         let masked = matches!(self, Self::Masked | Self::StochasticMask);
         if config.mask.is_some() != masked {
             return Err(RunError::Refused(format!(
@@ -69,7 +70,16 @@ impl Chain {
                 if masked { "without" } else { "with" },
             )));
         }
-        let symbols = config.vocabulary - usize::from(masked);
+        let beside = match labels {
+            0 => usize::from(masked),
+            labels => labels + 1,
+        };
+        let Some(symbols) = config.vocabulary.checked_sub(beside) else {
+            return Err(RunError::Refused(format!(
+                "the network has {} symbols, the data have {labels} labels alone",
+                config.vocabulary
+            )));
+        };
         match config.time {
             TimeInput::Sigma { eps } => {
                 let schedule = Schedule::LogLinear { eps };
@@ -93,7 +103,9 @@ pub enum Data {
         /// Which one.
         seed: u64,
     },
-    /// A directory of token shards.
+    /// The built-in pictures.
+    Figures,
+    /// A directory of token shards, of text or of pictures.
     Shards(PathBuf),
     /// None: a checkpoint that came without, whose symbols are shown by the named tokenizer, or as
     /// numbers.
@@ -119,11 +131,17 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The network of a path, as a denoiser. One that sees masks need not be told the time.
-    pub fn config(&self, path: &Path) -> Config {
+    /// The network of a path, as a denoiser, for data that know `labels`, 0 if they know none: these
+    /// are symbols behind the data's and a mask's, one of which stands behind a sequence. A network that
+    /// sees masks need not be told the time.
+    pub fn config(&self, path: &Path, labels: usize) -> Config {
+        let (symbols, given) = match labels {
+            0 => (path.state_symbols(), 0),
+            labels => (path.symbols() + 1 + labels, 1),
+        };
         Config {
-            vocabulary: path.state_symbols(),
-            length: self.length,
+            vocabulary: symbols,
+            length: self.length + given,
             width: self.width,
             blocks: self.blocks,
             heads: self.heads,
@@ -143,16 +161,17 @@ impl Sizes {
 impl Sizes {
     /// The network of conditionals of one position: what it is told of a step is where it ends, and how
     /// far back it began.
-    pub fn conditionals(&self, path: &Path) -> Config {
+    pub fn conditionals(&self, path: &Path, labels: usize) -> Config {
+        let denoiser = self.config(path, labels);
         Config {
-            vocabulary: path.state_symbols() + 2,
+            vocabulary: denoiser.vocabulary + 2,
             mask: None,
             time: TimeInput::Time,
             step: Step::Trunk,
             sight: Sight::Others {
                 width: 4 * self.width,
             },
-            ..self.config(path)
+            ..denoiser
         }
     }
 }
@@ -215,6 +234,9 @@ pub struct Setting {
     /// Symbols of the latent that stands behind a sequence.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub carried: usize,
+    /// Whether a masked denoiser is trained at MaskGIT's mask ratios and not on its bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub arccos: bool,
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -267,6 +289,7 @@ impl Setting {
             curriculum: None,
             acceleration: None,
             carried: 0,
+            arccos: false,
         })
     }
 
@@ -310,6 +333,9 @@ impl Setting {
         }
         if !(0.0..1.0).contains(&ema) {
             return refuse("the average's decay must be at least 0 and below 1");
+        }
+        if self.arccos && (self.chain != Chain::Masked || self.acceleration.is_some()) {
+            return refuse("the arccos mask ratio belongs to a denoiser of the masked chain");
         }
         if let Some(fault) = self
             .acceleration

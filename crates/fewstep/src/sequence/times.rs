@@ -1,5 +1,7 @@
 //! Times and pairs of a training step.
 
+use std::f64::consts::FRAC_PI_2;
+
 use fewstep_ctmc::{
     Path,
     random::{Key, Purpose, index, normal, uniform},
@@ -27,6 +29,20 @@ pub fn instants(path: &Path, count: usize, (seed, step): (u64, u64)) -> (Vec<Pai
             let v = v.max((1.0 - LAST).sqrt());
             let t = 1.0 - v * v;
             (Pair::new(path.schedule(), t, t), 2.0 * v)
+        })
+        .unzip()
+}
+
+/// MaskGIT's times without steps, `arccos(u)/(pi/2)` of the coordinates being masked with `u` uniform, and
+/// what each counts: every masked coordinate the same, so that the mean is a cross-entropy and no bound.
+pub fn arccos(path: &Path, count: usize, (seed, step): (u64, u64)) -> (Vec<Pair>, Vec<f64>) {
+    let offset = uniform(&mut Key::new(seed, Purpose::Time).at(0, 0));
+    (0..count as u64)
+        .map(|i| {
+            let u = (offset + (step * count as u64 + i) as f64 * GOLDEN).fract();
+            let t = (1.0 - u.acos() / FRAC_PI_2).min(LAST);
+            let pair = Pair::new(path.schedule(), t, t);
+            (pair, pair.lambda.recip())
         })
         .unzip()
 }
@@ -97,6 +113,11 @@ pub fn pairs(
                     let (a, b) = (noise(*start), noise(*end));
                     (1.0 - a.max(b), 1.0 - a.min(b))
                 }
+                Pairs::Arccos => {
+                    let start = uniform(&mut rng).acos() / FRAC_PI_2;
+                    let end = 1.0 / (1.0 + (3.0 - 2.0 * normal(&mut rng)).exp());
+                    (1.0 - start, 1.0 - end.min(start))
+                }
                 Pairs::Grids(grids) => {
                     let k = grids[index(&mut rng, grids.len())];
                     let first = index(&mut rng, k);
@@ -109,4 +130,26 @@ pub fn pairs(
             Pair::new(path.schedule(), t, if rest { t } else { r.max(t) })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fewstep_ctmc::{Process, Schedule, Source};
+
+    use super::*;
+
+    /// The mean mask ratio of MaskGIT is `E arccos(u) 2/pi = 2/pi`; all masked coordinates weigh the same.
+    #[test]
+    fn arccos_masks_as_maskgit() {
+        let path = Path::new(Schedule::Linear, Process::Mixture(Source::Masked), 5).unwrap();
+        let (pairs, weights) = arccos(&path, 10_000, (3, 0));
+        let mean = pairs.iter().map(|pair| 1.0 - pair.t).sum::<f64>() / 1e4;
+        assert!((mean - std::f64::consts::FRAC_2_PI).abs() < 1e-3, "{mean}");
+        for (pair, weight) in pairs.iter().zip(weights) {
+            assert!((pair.lambda * weight - 1.0).abs() < 1e-12 && pair.t <= LAST);
+        }
+        for pair in self::pairs(&path, &Pairs::Arccos, 0.0, 1000, (3, 1)) {
+            assert!(0.0 <= pair.t && pair.t <= pair.r && pair.r <= 1.0);
+        }
+    }
 }

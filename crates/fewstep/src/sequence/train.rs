@@ -29,10 +29,11 @@ use super::{
     evaluate::quality,
     metrics::Metrics,
     model::load,
-    sampler::{Decoding, Latent, generate},
+    sampler::{Decoding, Latent, watched},
     times,
 };
 use crate::{
+    image::SHAPES,
     lab::Monitor,
     method::{dcd, di4c, dimo, law, redi::Coupling},
 };
@@ -133,6 +134,15 @@ impl Trainer {
             }
         }
         let corpus = Corpus::open(&setting.data)?;
+        if let (Some(Acceleration { method, .. }), true) =
+            (&setting.acceleration, corpus.labels() > 0)
+            && !matches!(method, Accelerator::Dag(_) | Accelerator::Sdtt { .. })
+        {
+            return Err(RunError::Refused(format!(
+                "{} does not know classes; use dag or sdtt on pictures",
+                method.name()
+            )));
+        }
         // Too little data is found out now and not at the end.
         for what in [Use::Training(0, 0), Use::Validation] {
             corpus.sequences(what, 1, setting.sizes.length)?;
@@ -144,7 +154,10 @@ impl Trainer {
                     Some(start) => load(start, setting.chain, &corpus)?,
                     None => {
                         let path = setting.chain.path(corpus.symbols())?;
-                        (Dit::new(setting.sizes.config(&path), seed)?, path)
+                        (
+                            Dit::new(setting.sizes.config(&path, corpus.labels()), seed)?,
+                            path,
+                        )
                     }
                 };
                 (network, path, None, Adaptation::Full)
@@ -212,7 +225,7 @@ impl Trainer {
                     length: setting.sizes.length,
                     ..matching.conditionals
                 };
-                let network = Dit::new(sizes.conditionals(&path), seed)?;
+                let network = Dit::new(sizes.conditionals(&path, corpus.labels()), seed)?;
                 Some(Denoiser::new(network, Prediction::Posterior, &path))
             }
             (Some(Accelerator::Dimo { .. }), Some(teacher)) => Some(teacher.clone()),
@@ -356,15 +369,17 @@ impl Trainer {
     /// What there is at the end, or when stopped.
     fn outcome(mut self, stopped: bool) -> Result<Outcome, RunError> {
         let bound = self.averaged(Self::validation)?;
-        let exact = match self.corpus.language() {
-            Some(language) => {
-                let oracle = Oracle {
-                    language: language.clone(),
-                    path: self.path.clone(),
-                };
-                Some(self.validate(&oracle, 0)?)
+        let path = self.path.clone();
+        let exact = match &self.corpus {
+            Corpus::Language(language) => {
+                let law = language.clone();
+                Some(self.validate(&Oracle { law, path }, 0)?)
             }
-            None => None,
+            Corpus::Figures(figures) => {
+                let law = (**figures).clone();
+                Some(self.validate(&Oracle { law, path }, 0)?)
+            }
+            _ => None,
         };
         let steps = self.setting.optimization.steps;
         if !stopped && !self.metrics.measured(steps)? {
@@ -397,20 +412,23 @@ impl Trainer {
     fn look(&mut self, step: u64) -> Result<(), RunError> {
         let (bound, residual, samples) = self.averaged(|run| {
             let bound = run.validation()?;
-            let (samples, _) = generate(
+            let how = Decoding {
+                steps: run.network.network.config().step != Step::None,
+                latent: Latent {
+                    carried: run.setting.carried,
+                    stays: run.coupling.is_some(),
+                },
+                ..Decoding::default()
+            };
+            let labels = run.corpus.class_labels();
+            let (samples, _) = watched(
                 &run.network,
                 &run.path,
                 &Grid::uniform(LOOK_STEPS)?,
-                &Decoding {
-                    steps: run.network.network.config().step != Step::None,
-                    latent: Latent {
-                        carried: run.setting.carried,
-                        stays: run.coupling.is_some(),
-                    },
-                    ..Decoding::default()
-                },
+                (&how, &labels),
                 (LOOK_SAMPLES, run.setting.sizes.length, LOOK_SAMPLES),
                 run.setting.optimization.seed,
+                |_, _| {},
             );
             Ok::<_, RunError>((bound, run.residual()?, samples))
         })?;
@@ -423,6 +441,11 @@ impl Trainer {
             let found = quality(language, &samples, length);
             line["sample_nll"] = json!(found.nll);
             line["sample_entropy"] = json!(found.entropy);
+        }
+        if let Corpus::Figures(figures) = &self.corpus {
+            let classes = (0..SHAPES.len()).cycle();
+            let found = figures.quality(samples.chunks_exact(length).zip(classes));
+            line["sample_accuracy"] = json!(found.accuracy);
         }
         line["sample"] = json!(self.corpus.show(&samples[..length]));
         self.metrics.add(line)
@@ -462,17 +485,19 @@ impl Trainer {
     ) -> Result<f64, RunError> {
         let length = self.setting.sizes.length;
         let batch = 32;
+        let given = self.corpus.given();
         let x1 = self.corpus.sequences(Use::Validation, VALIDATION, length)?;
         let (pairs, weights) = times::instants(&self.path, VALIDATION, (u64::MAX, 0));
         let mut pass = N::Pass::default();
         let parts = x1
-            .chunks(batch * length)
+            .chunks(batch * (length + given))
             .zip(pairs.chunks(batch).zip(weights.chunks(batch)));
         let bounds: Vec<f64> = parts
             .enumerate()
             .map(|(i, (x1, (pairs, weights)))| {
                 let address = (u64::MAX, i as u64);
                 let examples = Examples::corrupt(&self.path, x1, pairs, address)
+                    .giving(given)
                     .weighing(weights.to_vec())
                     .carrying((&self.path, carried), address);
                 base::bound_of(network, &self.path, &examples, &mut pass)

@@ -12,6 +12,7 @@ use std::{
 
 use fewstep_ctmc::{Grid, Language, Path};
 use fewstep_nn::Learner;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Findings, Marginal, Plan, Point, Training,
@@ -92,8 +93,11 @@ pub fn run(
     Ok((experiment.findings(), done))
 }
 
-/// Takes possession of the directory.
-fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
+/// Takes possession of the directory of an experiment.
+pub(crate) fn begin<P>(dir: &FilePath, plan: &P, resume: bool) -> Result<(), RunError>
+where
+    P: Serialize + DeserializeOwned + PartialEq,
+{
     let file = dir.join("plan.json");
     if !file.exists() {
         fs::create_dir_all(dir).map_err(RunError::write(dir))?;
@@ -105,13 +109,55 @@ fn begin(dir: &FilePath, plan: &Plan, resume: bool) -> Result<(), RunError> {
             dir.display()
         )));
     }
-    if json::read::<Plan>(&file)? != *plan {
+    if json::read::<P>(&file)? != *plan {
         return Err(RunError::Refused(format!(
             "{} holds another experiment; give the same options, or another directory",
             dir.display()
         )));
     }
     Ok(())
+}
+
+/// Trains one round of a method, unless that is done: the directory of the run under `dir` and what came
+/// of it, or nothing if it was stopped.
+pub(crate) fn trained(
+    dir: &FilePath,
+    (method, round): (&str, usize),
+    setting: Setting,
+    monitor: &dyn Monitor,
+) -> Result<Option<(PathBuf, Training)>, RunError> {
+    let (chain, seed) = (setting.chain, setting.optimization.seed);
+    let mut name = format!("{}-{method}-{seed}", chain.name());
+    if round > 0 {
+        name += &format!("-{}", round + 1);
+    }
+    let dir = dir.join("runs").join(name);
+    let file = dir.join("training.json");
+    if !file.exists() {
+        let adaptation = match &setting.acceleration {
+            None => fewstep_nn::Adaptation::Full,
+            Some(acceleration) => acceleration.method.adaptation(),
+        };
+        let trainer = Trainer::open(&dir, setting, true)?;
+        let outcome = trainer.run(monitor, (SAVING, LOOKING))?;
+        if outcome.stopped {
+            return Ok(None);
+        }
+        let model = Model::open(&dir)?;
+        let training = Training {
+            chain: chain.name().into(),
+            method: method.into(),
+            seed,
+            steps: outcome.steps,
+            bound: outcome.bound,
+            exact_bound: outcome.exact,
+            seconds: outcome.seconds,
+            parameters: model.denoiser.trainable(adaptation).len(),
+        };
+        json::write(&file, &training)?;
+    }
+    let training = json::read(&file)?;
+    Ok(Some((dir, training)))
 }
 
 /// An experiment in progress.
@@ -123,7 +169,7 @@ struct Experiment<'a> {
     language: Language,
     /// Whether that is the law of the data, and not one fitted to them.
     exact: bool,
-    points: Points,
+    points: Points<Point>,
     trainings: Vec<Training>,
     marginals: Vec<Marginal>,
     monitor: &'a dyn Monitor,
@@ -139,7 +185,7 @@ impl Experiment<'_> {
         };
         for of in CONTROLS {
             for seed in self.plan.seeds.clone() {
-                if !self.points.has(("", of.name()), seed, way) {
+                if !self.has(("", of.name()), seed, way) {
                     let sizes = (self.plan.samples, self.plan.sizes.length);
                     let x = match of {
                         Control::Data if !self.exact => {
@@ -191,37 +237,11 @@ impl Experiment<'_> {
         (method, round): (&str, usize),
         setting: Setting,
     ) -> Result<Option<PathBuf>, RunError> {
-        let (chain, seed) = (setting.chain, setting.optimization.seed);
-        let mut name = format!("{}-{method}-{seed}", chain.name());
-        if round > 0 {
-            name += &format!("-{}", round + 1);
-        }
-        let dir = self.dir.join("runs").join(name);
-        let file = dir.join("training.json");
-        if !file.exists() {
-            let adaptation = match &setting.acceleration {
-                None => fewstep_nn::Adaptation::Full,
-                Some(acceleration) => acceleration.method.adaptation(),
-            };
-            let trainer = Trainer::open(&dir, setting, true)?;
-            let outcome = trainer.run(self.monitor, (SAVING, LOOKING))?;
-            if outcome.stopped {
-                return Ok(None);
-            }
-            let model = Model::open(&dir)?;
-            let training = Training {
-                chain: chain.name().into(),
-                method: method.into(),
-                seed,
-                steps: outcome.steps,
-                bound: outcome.bound,
-                exact_bound: outcome.exact,
-                seconds: outcome.seconds,
-                parameters: model.denoiser.trainable(adaptation).len(),
-            };
-            json::write(&file, &training)?;
-        }
-        self.trainings.push(json::read(&file)?);
+        let of = (method, round);
+        let Some((dir, training)) = trained(self.dir, of, setting, self.monitor)? else {
+            return Ok(None);
+        };
+        self.trainings.push(training);
         Ok(Some(dir))
     }
 
@@ -309,13 +329,21 @@ impl Experiment<'_> {
         }
         let path: Path = chain.path(self.language.symbols())?;
         let oracle = Oracle {
-            language: self.language.clone(),
+            law: self.language.clone(),
             path: path.clone(),
         };
         let sizes = (self.plan.samples, self.plan.sizes.length, EXACT_BATCH);
         self.points_of(chain, "exact", seed, |_, grid| {
             let how = Decoding::default();
             generate(&oracle, &path, grid, &how, sizes, seed)
+        })
+    }
+
+    /// Whether the point of a chain and method with a seed, drawn this way, is there.
+    fn has(&self, (chain, method): (&str, &str), seed: u64, way: Way) -> bool {
+        self.points.all.iter().any(|p| {
+            (p.chain.as_str(), p.method.as_str(), p.seed) == (chain, method, seed)
+                && (p.k, p.temperature, p.gain) == (way.k, way.temperature, way.gain)
         })
     }
 
@@ -327,7 +355,7 @@ impl Experiment<'_> {
         mut draw: impl FnMut(Way, &Grid) -> (Vec<usize>, usize),
     ) -> Result<bool, RunError> {
         let of = (chain.name(), method);
-        let missing = |way: &Way| !self.points.has(of, seed, *way);
+        let missing = |way: &Way| !self.has(of, seed, *way);
         let ways: Vec<Way> = self.ways(method).into_iter().filter(missing).collect();
         if ways.is_empty() {
             return Ok(true);
@@ -385,6 +413,7 @@ impl Experiment<'_> {
                 "built-in language {seed} over {symbols} symbols with {states} hidden states"
             ),
             Data::Shards(dir) => format!("the data in {}", dir.display()),
+            Data::Figures => "the built-in pictures".into(),
             Data::Nothing { .. } => "no data".into(),
         };
         let real = self.points.all.iter().find(|p| p.method == "data");

@@ -6,11 +6,11 @@
 mod compare;
 mod controls;
 mod curve;
-mod experiment;
+pub(crate) mod experiment;
 mod frontier;
 mod html;
-mod plan;
-mod points;
+pub(crate) mod plan;
+pub(crate) mod points;
 #[cfg(test)]
 mod sample;
 mod svg;

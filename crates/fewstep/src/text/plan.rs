@@ -211,6 +211,7 @@ impl Plan {
             curriculum: None,
             acceleration: None,
             carried: 0,
+            arccos: false,
         }
     }
 

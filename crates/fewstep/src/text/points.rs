@@ -6,7 +6,8 @@ use std::{
     path::PathBuf,
 };
 
-use super::Point;
+use serde::{Serialize, de::DeserializeOwned};
+
 use crate::sequence::RunError;
 
 /// How the sequences of a point are drawn.
@@ -21,13 +22,13 @@ pub struct Way {
 }
 
 /// The points in a file.
-pub struct Points {
+pub struct Points<P> {
     file: PathBuf,
     /// All of them, in the order they were found in.
-    pub all: Vec<Point>,
+    pub all: Vec<P>,
 }
 
-impl Points {
+impl<P: Serialize + DeserializeOwned> Points<P> {
     /// Those that were written whole; a line that was cut off is forgotten.
     pub fn open(file: PathBuf) -> Result<Self, RunError> {
         if !file.exists() {
@@ -37,7 +38,7 @@ impl Points {
             });
         }
         let text = fs::read_to_string(&file).map_err(RunError::read(&file))?;
-        let all: Vec<Point> = text
+        let all: Vec<P> = text
             .lines()
             .map_while(|line| serde_json::from_str(line).ok())
             .collect();
@@ -52,16 +53,8 @@ impl Points {
         Ok(points)
     }
 
-    /// Whether the point of a chain and method with a seed, drawn this way, is there.
-    pub fn has(&self, (chain, method): (&str, &str), seed: u64, way: Way) -> bool {
-        self.all.iter().any(|p| {
-            (p.chain.as_str(), p.method.as_str(), p.seed) == (chain, method, seed)
-                && (p.k, p.temperature, p.gain) == (way.k, way.temperature, way.gain)
-        })
-    }
-
     /// Adds a point, on the disk first.
-    pub fn add(&mut self, point: Point) -> Result<(), RunError> {
+    pub fn add(&mut self, point: P) -> Result<(), RunError> {
         let opened = OpenOptions::new()
             .create(true)
             .append(true)

@@ -72,7 +72,10 @@ impl Trainer {
         let address = (o.seed, step);
         let Some(acceleration) = &self.setting.acceleration else {
             let (network, path, pass) = (&self.network, &self.path, work.passes.both().0);
-            let (pairs, weights) = times::instants(path, o.batch, address);
+            let (pairs, weights) = match self.setting.arccos {
+                true => times::arccos(path, o.batch, address),
+                false => times::instants(path, o.batch, address),
+            };
             let curriculum = self.setting.curriculum;
             if let Some((tau, c)) = curriculum.and_then(|c| Some((c.tau(step, o.steps)?, c))) {
                 let clock = || curriculum::clock(path.symbols());
@@ -82,7 +85,7 @@ impl Trainer {
                 seen.examples = seen.examples.weighing(weights);
                 return Ok(base::soft_step(network, path, &seen, pass, &mut into));
             }
-            let examples = Examples::corrupt(path, &data()?, &pairs, address).weighing(weights);
+            let examples = self.corrupted(&data()?, &pairs, address).weighing(weights);
             return Ok(base::step(network, path, &examples, pass, &mut into));
         };
         // With only the correction trained, the network at r = t is the frozen denoiser.
@@ -125,7 +128,7 @@ impl Trainer {
                     spacing,
                 };
                 let pairs = times::even(path, o.batch, address);
-                let examples = Examples::corrupt(path, &data()?, &pairs, address);
+                let examples = self.corrupted(&data()?, &pairs, address);
                 let what = (path, &steps, divergence);
                 let passes = work.passes.both();
                 sdtt::step(networks, &examples, what, address, passes, &mut into)
@@ -256,7 +259,12 @@ impl Trainer {
 
     /// Corrupted sequences, with latents behind them if the network reads one.
     pub(super) fn examples(&self, x1: &[usize], pairs: &[Pair], address: (u64, u64)) -> Examples {
-        let examples = Examples::corrupt(&self.path, x1, pairs, address);
+        let examples = self.corrupted(x1, pairs, address);
         examples.carrying((&self.path, self.setting.carried), address)
+    }
+
+    /// Corrupted sequences, whose labels are given.
+    fn corrupted(&self, x1: &[usize], pairs: &[Pair], address: (u64, u64)) -> Examples {
+        Examples::corrupt(&self.path, x1, pairs, address).giving(self.corpus.given())
     }
 }

@@ -1,0 +1,215 @@
+//! From nothing to a page of pictures through the binary; pictures from files; what is typed wrong.
+
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn fewstep(dir: &Path, line: &str) -> Output {
+    Command::new(assert_cmd::cargo::cargo_bin!("fewstep"))
+        .current_dir(dir)
+        .args(line.split_whitespace())
+        .output()
+        .unwrap()
+}
+
+fn done(dir: &Path, line: &str) -> String {
+    let out = fewstep(dir, line);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{line}: {errors}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Refused with one line that says `why`.
+fn refused(dir: &Path, line: &str, why: &str) {
+    let out = fewstep(dir, line);
+    let errors = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{line}: {errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.contains(why), "{line}: {errors}");
+}
+
+const TINY: &str = "--width 16 --blocks 1 --heads 2 --batch 2";
+
+#[test]
+fn one_command_makes_a_page_of_pictures() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let line = format!(
+        "image --out run {TINY} --base-steps 6 --acceleration-steps 3 --steps 1,2 --samples 12 --gains 1,2"
+    );
+    let said = done(dir, &line);
+    for word in [
+        "class accuracy at K =",
+        "uniform, exact denoiser",
+        "uniform, linear, gain 2",
+        "guidance 1",
+    ] {
+        assert!(said.contains(word), "{said}");
+    }
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(dir.join("run/report.json")).unwrap()).unwrap();
+    let points = report["points"].as_array().unwrap();
+    // The data; the exact denoiser; the base plain, cool and guided; the correction with a gain too.
+    assert_eq!(points.len(), 1 + 2 * (1 + 3 + 4));
+    let data = &points[0];
+    assert_eq!(
+        (&data["method"], &data["quality"]["accuracy"]),
+        (&"data".into(), &1.0.into())
+    );
+    for point in points {
+        let way = &point["way"];
+        let twice = if way["guidance"] == 0.0 { 1 } else { 2 };
+        assert_eq!(point["nfe"].as_u64(), way["k"].as_u64().map(|k| k * twice));
+        assert_eq!(point["pictures"].as_array().unwrap().len(), 12 * 144);
+    }
+    let page = fs::read_to_string(dir.join("run/report.html")).unwrap();
+    assert!(page.contains("data:image/png;base64,iVBOR"));
+    let sheets = fs::read_dir(dir.join("run/pictures")).unwrap().count();
+    assert_eq!(sheets, points.len());
+    refused(dir, &line, "--resume");
+    assert_eq!(done(dir, &format!("{line} --resume")), said);
+    refused(
+        dir,
+        &format!("{line} --resume --seeds 4"),
+        "another experiment",
+    );
+}
+
+#[test]
+fn pictures_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for chain in ["masked --arccos", "uniform"] {
+        let out = &chain[..6];
+        done(
+            dir,
+            &format!("train --figures --out {out} --chain {chain} --steps 4 {TINY}"),
+        );
+        done(
+            dir,
+            &format!("accelerate --from {out} --out {out}-fast --steps 2 --batch 2 --correction 8"),
+        );
+        let sample = format!("sample --from {out}-fast --steps 3 -n 4 --classes plus,0 --json");
+        let plain = done(dir, &sample);
+        assert_eq!(plain.lines().count(), 4);
+        assert_eq!(plain, done(dir, &format!("{sample} --guidance 0")));
+        assert_ne!(plain, done(dir, &format!("{sample} --guidance 3")));
+        let rows = done(
+            dir,
+            &format!("eval --from {out}-fast --steps 1,2 --samples 6 --guidance 0,1 --json"),
+        );
+        let nfe: Vec<u64> = rows
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<Value>(line).unwrap()["nfe"]
+                    .as_u64()
+                    .unwrap()
+            })
+            .collect();
+        assert_eq!(nfe, [1, 2, 2, 4]);
+    }
+    // The first step of a rising guidance has none and costs no second evaluation.
+    let out = fewstep(
+        dir,
+        "sample --from masked --steps 3 -n 2 --guidance 2 --ramp --pictures sheet.png",
+    );
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(
+        out.status.success() && said.contains("5 network evaluations"),
+        "{said}"
+    );
+    assert!(
+        fs::read(dir.join("sheet.png"))
+            .unwrap()
+            .starts_with(b"\x89PNG")
+    );
+    done(
+        dir,
+        "sample --from masked --order confidence -n 3 --steps 2 --pictures each",
+    );
+    assert_eq!(fs::read_dir(dir.join("each")).unwrap().count(), 3);
+    refused(
+        dir,
+        "sample --from masked --classes circle",
+        "no class circle",
+    );
+    refused(dir, "sample --from masked --classes 6", "no class 6");
+    refused(
+        dir,
+        "accelerate --from uniform --out x --method redi",
+        "does not know classes",
+    );
+    refused(
+        dir,
+        "train --figures --out x --length 100 --steps 1",
+        "144 pixels",
+    );
+    refused(
+        dir,
+        "train --figures --out x --chain uniform --arccos",
+        "masked chain",
+    );
+}
+
+#[test]
+fn digits_from_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir(dir.join("digits")).unwrap();
+    for (split, count) in [("train", 4u8), ("t10k", 2)] {
+        let head = |dimensions: u8, sizes: &[u32]| {
+            let mut bytes = vec![0, 0, 8, dimensions];
+            bytes.extend(sizes.iter().flat_map(|size| size.to_be_bytes()));
+            bytes
+        };
+        let mut images = head(3, &[count.into(), 4, 4]);
+        images.extend((0..count).flat_map(|n| vec![n * 60; 16]));
+        let mut labels = head(1, &[count.into()]);
+        labels.extend(0..count);
+        fs::write(
+            dir.join(format!("digits/{split}-images-idx3-ubyte")),
+            images,
+        )
+        .unwrap();
+        fs::write(
+            dir.join(format!("digits/{split}-labels-idx1-ubyte")),
+            labels,
+        )
+        .unwrap();
+    }
+    let said = done(dir, "data digits --out data --pixels grey:4 --size 4x4");
+    assert!(said.contains("pictures, 16 pixels and a class"), "{said}");
+    done(
+        dir,
+        &format!(
+            "image --data data --out run {TINY} --base-steps 3 --acceleration-steps 2 --steps 2 --samples 8"
+        ),
+    );
+    assert!(dir.join("run/report.html").exists());
+    done(
+        dir,
+        "sample --from run/runs/uniform-base-0 --steps 2 -n 8 --pictures a.png --classes 3",
+    );
+    refused(dir, "eval --from run/runs/uniform-base-0", "no law");
+    refused(
+        dir,
+        "data digits --out other --pixels grey:1 --size 4x4",
+        "levels",
+    );
+    refused(
+        dir,
+        "data digits --out other --pixels blue:3",
+        "grey:LEVELS",
+    );
+    refused(
+        dir,
+        "data digits digits --out other --pixels grey:3",
+        "one directory",
+    );
+}

@@ -1,0 +1,156 @@
+//! What an experiment on pictures consists of: the trainings of [`text::Plan`], on other data, and ways
+//! to sample that know of classes.
+
+use std::path::Path as FilePath;
+
+use serde::{Deserialize, Serialize};
+
+use super::PIXELS;
+use crate::{
+    sequence::{Accelerator, Chain, Corpus, Data, Optimization, RunError, Setting, Sizes},
+    text::{self, Method},
+};
+
+/// How the pictures of a point are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// Steps.
+    pub k: usize,
+    /// The temperature.
+    pub temperature: f64,
+    /// The gain on the correction.
+    pub gain: f64,
+    /// `w` of classifier-free guidance.
+    pub guidance: f64,
+}
+
+/// The trainings and the points of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The pictures.
+    pub data: Data,
+    /// The trainings, and the steps, temperatures, gains and number of the samples; its language is not
+    /// used.
+    pub trainings: text::Plan,
+    /// Scales of guidance beside none.
+    pub guidance: Vec<f64>,
+}
+
+impl Plan {
+    /// An experiment of minutes on two cores, on the built-in pictures.
+    pub fn tiny() -> Self {
+        let text = text::Plan::tiny();
+        Self {
+            data: Data::Figures,
+            trainings: text::Plan {
+                sizes: Sizes {
+                    length: PIXELS,
+                    width: 96,
+                    blocks: 3,
+                    heads: 3,
+                },
+                base: Optimization {
+                    steps: 3000,
+                    batch: 16,
+                    rate: 2e-3,
+                    ..text.base
+                },
+                accelerated: Optimization {
+                    steps: 600,
+                    batch: 16,
+                    ..text.accelerated
+                },
+                grids: vec![1, 2, 4, 8, 16],
+                steps: vec![1, 2, 4, 8, 16],
+                temperatures: vec![1.0, 0.8],
+                gains: vec![1.0, 2.0, 4.0],
+                samples: 600,
+                ..text
+            },
+            guidance: vec![1.0],
+        }
+    }
+
+    /// The setting of a chain's denoiser.
+    pub fn base(&self, chain: Chain, seed: u64) -> Setting {
+        Setting {
+            data: self.data.clone(),
+            ..self.trainings.base(chain, seed)
+        }
+    }
+
+    /// The setting of one round of a method from the run in `from`.
+    pub fn accelerated(
+        &self,
+        of: (Chain, u64),
+        what: (Accelerator, Optimization),
+        from: &FilePath,
+    ) -> Setting {
+        Setting {
+            data: self.data.clone(),
+            ..self.trainings.accelerated(of, what, from)
+        }
+    }
+
+    /// The ways a method is sampled in, those of one number of steps together. Each varies one thing.
+    pub fn ways(&self, method: &str) -> Vec<Way> {
+        let corrected = matches!(method, "linear" | "paper");
+        let plan = &self.trainings;
+        let mut ways = Vec::new();
+        for &k in &plan.steps {
+            let plain = Way {
+                k,
+                temperature: 1.0,
+                gain: 1.0,
+                guidance: 0.0,
+            };
+            let mut here = vec![plain];
+            if method != "exact" {
+                let temperatures = plan.temperatures.iter();
+                here.extend(temperatures.map(|&temperature| Way {
+                    temperature,
+                    ..plain
+                }));
+                here.extend(
+                    self.guidance
+                        .iter()
+                        .map(|&guidance| Way { guidance, ..plain }),
+                );
+            }
+            if corrected {
+                here.extend(plan.gains.iter().map(|&gain| Way { gain, ..plain }));
+            }
+            for way in here {
+                if !ways.contains(&way) {
+                    ways.push(way);
+                }
+            }
+        }
+        ways
+    }
+
+    /// The plan itself if it can be carried out, with the length of its pictures.
+    pub fn checked(mut self) -> Result<Self, RunError> {
+        self.trainings = self.trainings.checked()?;
+        if self.guidance.iter().any(|w| !w.is_finite()) {
+            return Err(RunError::Refused("guidance must be a number".into()));
+        }
+        let unknown = |method: &&Method| {
+            let known = Method::Rival(crate::method::Method::Sdtt);
+            !method.corrects() && **method != known
+        };
+        if let Some(method) = self.trainings.methods.iter().find(unknown) {
+            return Err(RunError::Refused(format!(
+                "{} does not know classes; use linear, paper or sdtt on pictures",
+                method.name()
+            )));
+        }
+        let Some(format) = Corpus::open(&self.data)?.format() else {
+            return Err(RunError::Refused(
+                "the data are no pictures; prepare a folder of pictures with `fewstep data`".into(),
+            ));
+        };
+        self.trainings.sizes.length = format.length();
+        Ok(self)
+    }
+}
