@@ -89,7 +89,7 @@ fn pictures_by_hand() {
         let out = &chain[..6];
         done(
             dir,
-            &format!("train --figures --out {out} --chain {chain} --steps 4 {TINY}"),
+            &format!("train --figures --out {out} --chain {chain} --steps 60 {TINY}"),
         );
         done(
             dir,
@@ -99,7 +99,8 @@ fn pictures_by_hand() {
         let plain = done(dir, &sample);
         assert_eq!(plain.lines().count(), 4);
         assert_eq!(plain, done(dir, &format!("{sample} --guidance 0")));
-        assert_ne!(plain, done(dir, &format!("{sample} --guidance 3")));
+        // What so short a training knows of classes has to be magnified to be seen.
+        assert_ne!(plain, done(dir, &format!("{sample} --guidance 1000")));
         let rows = done(
             dir,
             &format!("eval --from {out}-fast --steps 1,2 --samples 6 --guidance 0,1 --json"),
