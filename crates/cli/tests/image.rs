@@ -86,7 +86,7 @@ fn pictures_by_hand() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     for chain in ["masked --arccos", "uniform"] {
-        let out = &chain[..6];
+        let (out, _) = chain.split_once(' ').unwrap_or((chain, ""));
         done(
             dir,
             &format!("train --figures --out {out} --chain {chain} --steps 60 {TINY}"),
