@@ -18,13 +18,15 @@
 //! but dependence: what each marginal contributes is taken out (the marginals' control variate) and
 //! left to the divergences. With one latent it vanishes.
 
+use std::ops::Range;
+
 use fewstep_ctmc::{
     Path,
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax};
 
-use super::{divergence::law, sdtt::advance};
+use super::{divergence::blocks, sdtt::advance};
 use crate::sequence::{Examples, times::LAST};
 
 /// The method's settings.
@@ -91,115 +93,62 @@ pub fn correlation(l: &[Vec<f64>]) -> (f64, Vec<Vec<f64>>) {
 }
 
 /// The mean loss a coordinate of sequences at rest without latents, and its gradient. `detached` is
-/// the student as it stands.
+/// the student as it stands. Laws over all symbols are held for a few sequences at a time.
 pub fn step<T: Real, N: Learner<T>, M: Network<T>>(
     (student, detached, teacher): (&N, &N, &M),
     examples: &Examples,
     (path, settings): (&Path, &Settings),
-    (seed, number): (u64, u64),
+    address: (u64, u64),
     passes: &mut Passes<N::Pass, M::Pass>,
     gradient: &mut Gradient<T>,
 ) -> f64 {
-    let (n, symbols) = (settings.latents, path.symbols());
     let rows = examples.active(path);
-    let carrier = Carrier::new(examples, path, settings, (seed, number));
-    teacher.evaluate(examples.all(), Want::default(), &mut passes.teacher);
-    let taught = teacher.visit(&passes.teacher, Rows::plain(&rows), |_, logits| {
-        law(symbols, logits.value)
-    });
-    let later = carrier.later((detached, &mut passes.later), &rows, &taught);
+    let blocks = blocks(&rows, examples.length, path.symbols());
+    let what = (path, settings);
+    in_blocks(
+        (student, detached, teacher),
+        (examples, &blocks),
+        what,
+        address,
+        passes,
+        gradient,
+    )
+}
 
+fn in_blocks<T: Real, N: Learner<T>, M: Network<T>>(
+    (student, detached, teacher): (&N, &N, &M),
+    (examples, blocks): (&Examples, &[&[usize]]),
+    (path, settings): (&Path, &Settings),
+    address: (u64, u64),
+    passes: &mut Passes<N::Pass, M::Pass>,
+    gradient: &mut Gradient<T>,
+) -> f64 {
+    let (length, symbols) = (examples.length, path.symbols());
+    let carrier = Carrier::new(examples, path, settings, address);
+    teacher.evaluate(examples.all(), Want::default(), &mut passes.teacher);
     let want = Want {
         back: Some(gradient.adaptation),
         ..Want::default()
     };
-    let x = carrier.behind(|b, _| examples.x[b * examples.length..][..examples.length].to_vec());
-    student.evaluate(carrier.batch(&x), want, &mut passes.main);
-    // The mixture's marginals, and ln p^lambda at x_1 and at each y_j.
-    let mut mean = vec![vec![0.0; symbols]; rows.len()];
-    let mut logs = vec![vec![vec![0.0; rows.len()]; n]; n + 1];
-    for j in 0..n {
-        let places = carrier.places(&rows, j);
-        let shown = student.visit(&passes.main, Rows::plain(&places), |at, logits| {
-            let log = |y: usize| log_at(symbols, logits.value, y);
-            let mut at_y = vec![log(examples.x1[rows[at]])];
-            at_y.extend(later.y.iter().map(|y| log(y[at])));
-            (at_y, law(symbols, logits.value))
-        });
-        for (at, (at_y, p)) in shown.into_iter().enumerate() {
-            mean[at]
-                .iter_mut()
-                .zip(p)
-                .for_each(|(m, p)| *m += p / n as f64);
-            for (of, log) in logs.iter_mut().zip(at_y) {
-                of[j][at] = log;
-            }
-        }
-    }
-    let share = 1.0 / examples.x.len() as f64;
-    let (mut total, mut slopes) = (0.0, vec![vec![Vec::new(); n]; rows.len()]);
-    let mut start = 0;
-    for here in rows.chunk_by(|a, b| a / examples.length == b / examples.length) {
-        let range = start..start + here.len();
-        start = range.end;
-        let pair = &examples.pairs[here[0] / examples.length];
-        let near = carrier.near[here[0] / examples.length];
-        for (set, of) in logs.iter().enumerate() {
-            let weight = match set {
-                _ if near => 0.0,
-                0 => settings.weight(pair.t),
-                _ => 1.0 / n as f64,
-            };
-            let l: Vec<Vec<f64>> = of.iter().map(|of| of[range.clone()].to_vec()).collect();
-            let (value, slope) = correlation(&l);
-            total += weight * value;
-            for (j, slope) in slope.into_iter().enumerate() {
-                for (at, slope) in range.clone().zip(slope) {
-                    slopes[at][j].push(weight * slope);
-                }
-            }
-        }
-    }
-    for (at, row) in rows.iter().enumerate() {
-        if !carrier.near[row / examples.length] {
-            let apart = |q: &[f64]| fewstep_ctmc::divergence::kl(q, &mean[at]);
-            total += apart(&taught[at]) + apart(&later.mean[at]);
-        }
-    }
-
-    let places: Vec<usize> = (0..n).flat_map(|j| carrier.places(&rows, j)).collect();
-    let consumer = |place: usize, logits: Logits<T>| {
-        let (j, at) = (place / rows.len(), place % rows.len());
-        let row = rows[at];
-        let p = law(symbols, logits.value);
-        let mut slope = vec![0.0; symbols];
-        let mut distilled = 0.0;
-        if carrier.near[row / examples.length] {
-            distilled = fewstep_ctmc::divergence::kl(&taught[at], &p) / n as f64;
-            for (s, q) in slope.iter_mut().zip(&taught[at]) {
-                *s = -q / n as f64;
-            }
-        } else {
-            slope[examples.x1[row]] += slopes[at][j][0];
-            for (y, s) in later.y.iter().zip(&slopes[at][j][1..]) {
-                slope[y[at]] += s;
-            }
-            for z in 0..symbols {
-                let asked = taught[at][z] + later.mean[at][z];
-                slope[z] -= p[z] * asked / (n as f64 * mean[at][z].max(f64::MIN_POSITIVE));
-            }
-        }
-        let sum: f64 = slope.iter().sum();
-        logits.value.fill(T::of(0.0));
-        for z in 0..symbols {
-            logits.value[z] = T::of(share * (slope[z] - p[z] * sum));
-        }
-        distilled
+    let all = 0..examples.pairs.len();
+    let x = carrier.behind(all, |b, _| examples.x[b * length..][..length].to_vec());
+    let batch = Batch {
+        x: &x,
+        t: &carrier.times,
+        r: &carrier.times,
     };
-    let main = &mut passes.main;
-    let distilled = student.descend(main, Rows::plain(&places), consumer, gradient);
-    student.backward(main, gradient);
-    share * (total + distilled.iter().sum::<f64>())
+    student.evaluate(batch, want, &mut passes.main);
+    let mut total = 0.0;
+    for rows in blocks {
+        let taught = teacher.visit(&passes.teacher, Rows::plain(rows), |_, logits| {
+            law(symbols, logits.value).to_vec()
+        });
+        let later = carrier.later((detached, &mut passes.later), rows, &taught);
+        let student = (student, &mut passes.main);
+        total += carrier.descend(student, rows, (&taught, &later), gradient);
+    }
+    student.backward(&mut passes.main, gradient);
+    total / examples.x.len() as f64
 }
 
 /// Each sequence with each of its latents, sequence by sequence.
@@ -216,9 +165,9 @@ struct Carrier<'a> {
 }
 
 /// What the student says after a step of the teacher, for each coordinate that can move.
-struct Later {
+struct Later<T> {
     /// The mean of its laws over the latents.
-    mean: Vec<Vec<f64>>,
+    mean: Vec<Vec<T>>,
     /// A draw for each latent.
     y: Vec<Vec<usize>>,
 }
@@ -251,10 +200,14 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// `tokens(sequence, latent)` with the latents behind them.
-    fn behind(&self, tokens: impl Fn(usize, usize) -> Vec<usize>) -> Vec<usize> {
+    /// `tokens(sequence, latent)` of some sequences, with the latents behind them.
+    fn behind(
+        &self,
+        sequences: Range<usize>,
+        tokens: impl Fn(usize, usize) -> Vec<usize>,
+    ) -> Vec<usize> {
         let (n, carried) = (self.settings.latents, self.settings.carried);
-        (0..self.times.len())
+        (sequences.start * n..sequences.end * n)
             .flat_map(|i| {
                 let mut x = tokens(i / n, i % n);
                 x.extend_from_slice(&self.latents[i * carried..(i + 1) * carried]);
@@ -263,20 +216,13 @@ impl<'a> Carrier<'a> {
             .collect()
     }
 
-    fn batch<'b>(&'b self, x: &'b [usize]) -> Batch<'b> {
-        Batch {
-            x,
-            t: &self.times,
-            r: &self.times,
-        }
-    }
-
-    /// Where coordinates stand in the batch, with latent `j`.
-    fn places(&self, rows: &[usize], j: usize) -> Vec<usize> {
+    /// Where coordinates stand with latent `j`, in a batch that begins with sequence `first`.
+    fn places(&self, rows: &[usize], first: usize, j: usize) -> Vec<usize> {
         let length = self.examples.length;
         let whole = length + self.settings.carried;
+        let sequence = |row: &usize| (row / length - first) * self.settings.latents + j;
         rows.iter()
-            .map(|row| (row / length * self.settings.latents + j) * whole + row % length)
+            .map(|row| sequence(row) * whole + row % length)
             .collect()
     }
 
@@ -285,61 +231,193 @@ impl<'a> Carrier<'a> {
         &self,
         (network, pass): (&N, &mut N::Pass),
         rows: &[usize],
-        taught: &[Vec<f64>],
-    ) -> Later {
+        taught: &[Vec<T>],
+    ) -> Later<T> {
         let (examples, path, n) = (self.examples, self.path, self.settings.latents);
+        let (length, symbols) = (examples.length, path.symbols());
         let (seed, number) = self.address;
         let key = Key::new(seed, Purpose::Teacher);
-        let mut moved = vec![examples.x.clone(); n];
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Later {
+                mean: Vec::new(),
+                y: vec![Vec::new(); n],
+            };
+        };
+        let sequences = first / length..last / length + 1;
+        let begin = sequences.start * length;
+        let mut moved = vec![examples.x[begin..sequences.end * length].to_vec(); n];
         let mut levels = vec![Vec::new(); n];
-        for (at, &row) in rows.iter().enumerate() {
+        for (taught, &row) in taught.iter().zip(rows) {
             let mut rng = key.at(number, row as u64);
-            let t = examples.pairs[row / examples.length].t;
+            let t = examples.pairs[row / length].t;
             let step = (t, (t + self.settings.step).min(1.0));
-            let log_p: Vec<f64> = taught[at].iter().map(|p| p.ln()).collect();
+            let p: Vec<f64> = taught.iter().map(|p| p.widen()).collect();
             for (x, levels) in moved.iter_mut().zip(&mut levels) {
-                if let Some(to) = advance(path, step, x[row], &log_p, uniform(&mut rng)) {
-                    x[row] = to;
+                let x = &mut x[row - begin];
+                if let Some(to) = advance(path, step, *x, &p, uniform(&mut rng)) {
+                    *x = to;
                 }
                 levels.push(uniform(&mut rng));
             }
         }
-        let length = examples.length;
-        let x = self.behind(|b, j| moved[j][b * length..(b + 1) * length].to_vec());
+        let x = self.behind(sequences.clone(), |b, j| {
+            moved[j][b * length - begin..][..length].to_vec()
+        });
         let ends = |t: &f64| (t + self.settings.step).min(LAST);
-        let times: Vec<f64> = self.times.iter().map(ends).collect();
+        let times = &self.times[sequences.start * n..sequences.end * n];
+        let times: Vec<f64> = times.iter().map(ends).collect();
         let batch = Batch {
             x: &x,
             t: &times,
             r: &times,
         };
         network.evaluate(batch, Want::default(), pass);
-        let symbols = path.symbols();
         let mut later = Later {
-            mean: vec![vec![0.0; symbols]; rows.len()],
+            mean: vec![vec![T::of(0.0); symbols]; rows.len()],
             y: Vec::new(),
         };
         for j in 0..n {
-            let places = self.places(rows, j);
+            let places = self.places(rows, sequences.start, j);
             let laws = network.visit(pass, Rows::plain(&places), |at, logits| {
-                let now = moved[j][rows[at]];
-                let known = path.mask().is_some_and(|mask| now != mask);
-                let mut p = law(symbols, logits.value);
-                if known {
-                    p.fill(0.0);
-                    p[now] = 1.0;
+                let now = moved[j][rows[at] - begin];
+                let p = law(symbols, logits.value);
+                if path.mask().is_some_and(|mask| now != mask) {
+                    p.fill(T::of(0.0));
+                    p[now] = T::of(1.0);
                 }
-                (quantile(&p, levels[j][at]), p)
+                let wide: Vec<f64> = p.iter().map(|p| p.widen()).collect();
+                (quantile(&wide, levels[j][at]), p.to_vec())
             });
             let mut y = Vec::with_capacity(rows.len());
             for (mean, (symbol, p)) in later.mean.iter_mut().zip(laws) {
                 y.push(symbol);
-                mean.iter_mut().zip(p).for_each(|(m, p)| *m += p / n as f64);
+                add(mean, &p, n);
             }
             later.y.push(y);
         }
         later
     }
+
+    /// The loss of some sequences' rows, and its gradient; the student is evaluated.
+    fn descend<T: Real, N: Learner<T>>(
+        &self,
+        (student, pass): (&N, &mut N::Pass),
+        rows: &[usize],
+        (taught, later): (&[Vec<T>], &Later<T>),
+        gradient: &mut Gradient<T>,
+    ) -> f64 {
+        let (examples, n) = (self.examples, self.settings.latents);
+        let symbols = self.path.symbols();
+        // The mixture's marginals, and ln p^lambda at x_1 and at each y_j.
+        let mut mean = vec![vec![T::of(0.0); symbols]; rows.len()];
+        let mut logs = vec![vec![vec![0.0; rows.len()]; n]; n + 1];
+        for j in 0..n {
+            let places = self.places(rows, 0, j);
+            let shown = student.visit(pass, Rows::plain(&places), |at, logits| {
+                let log = |y: usize| log_at(symbols, logits.value, y);
+                let mut at_y = vec![log(examples.x1[rows[at]])];
+                at_y.extend(later.y.iter().map(|y| log(y[at])));
+                (at_y, law(symbols, logits.value).to_vec())
+            });
+            for (at, (at_y, p)) in shown.into_iter().enumerate() {
+                add(&mut mean[at], &p, n);
+                for (of, log) in logs.iter_mut().zip(at_y) {
+                    of[j][at] = log;
+                }
+            }
+        }
+        let (mut total, slopes) = self.correlations(rows, &logs);
+        for (at, row) in rows.iter().enumerate() {
+            if !self.near[row / examples.length] {
+                total += kl(&taught[at], &mean[at]) + kl(&later.mean[at], &mean[at]);
+            }
+        }
+        let share = 1.0 / examples.x.len() as f64;
+        let places: Vec<usize> = (0..n).flat_map(|j| self.places(rows, 0, j)).collect();
+        let consumer = |place: usize, logits: Logits<T>| {
+            let (j, at) = (place / rows.len(), place % rows.len());
+            let row = rows[at];
+            logits.value[symbols..].fill(T::of(0.0));
+            let p = law(symbols, logits.value);
+            let mut slope = vec![0.0; symbols];
+            let mut distilled = 0.0;
+            if self.near[row / examples.length] {
+                distilled = kl(&taught[at], p) / n as f64;
+                for (s, q) in slope.iter_mut().zip(&taught[at]) {
+                    *s = -q.widen() / n as f64;
+                }
+            } else {
+                slope[examples.x1[row]] += slopes[at][j][0];
+                for (y, s) in later.y.iter().zip(&slopes[at][j][1..]) {
+                    slope[y[at]] += s;
+                }
+                for z in 0..symbols {
+                    let asked = (taught[at][z] + later.mean[at][z]).widen();
+                    let mean = mean[at][z].widen().max(f64::MIN_POSITIVE);
+                    slope[z] -= p[z].widen() * asked / (n as f64 * mean);
+                }
+            }
+            let sum: f64 = slope.iter().sum();
+            for (p, slope) in p.iter_mut().zip(slope) {
+                *p = T::of(share * (slope - p.widen() * sum));
+            }
+            distilled
+        };
+        let distilled = student.descend(pass, Rows::plain(&places), consumer, gradient);
+        total + distilled.iter().sum::<f64>()
+    }
+
+    /// What the terms `corr` of some sequences' rows sum to, from `logs[set][lambda][row]` at `x_1` and
+    /// at each `y_j`, and their slopes `[row][lambda][set]`.
+    fn correlations(&self, rows: &[usize], logs: &[Vec<Vec<f64>>]) -> (f64, Vec<Vec<Vec<f64>>>) {
+        let (examples, n) = (self.examples, self.settings.latents);
+        let (mut total, mut slopes) = (0.0, vec![vec![Vec::new(); n]; rows.len()]);
+        let mut start = 0;
+        for here in rows.chunk_by(|a, b| a / examples.length == b / examples.length) {
+            let range = start..start + here.len();
+            start = range.end;
+            let pair = &examples.pairs[here[0] / examples.length];
+            let near = self.near[here[0] / examples.length];
+            for (set, of) in logs.iter().enumerate() {
+                let weight = match set {
+                    _ if near => 0.0,
+                    0 => self.settings.weight(pair.t),
+                    _ => 1.0 / n as f64,
+                };
+                let l: Vec<Vec<f64>> = of.iter().map(|of| of[range.clone()].to_vec()).collect();
+                let (value, slope) = correlation(&l);
+                total += weight * value;
+                for (j, slope) in slope.into_iter().enumerate() {
+                    for (at, slope) in range.clone().zip(slope) {
+                        slopes[at][j].push(weight * slope);
+                    }
+                }
+            }
+        }
+        (total, slopes)
+    }
+}
+
+/// The law over the first `symbols`, in place of their logits.
+fn law<T: Real>(symbols: usize, logits: &mut [T]) -> &mut [T] {
+    let logits = &mut logits[..symbols];
+    softmax::in_place(logits);
+    logits
+}
+
+/// Adds an `n`th of `p`.
+fn add<T: Real>(mean: &mut [T], p: &[T], n: usize) {
+    let share = T::of(1.0 / n as f64);
+    mean.iter_mut().zip(p).for_each(|(m, p)| *m += share * *p);
+}
+
+/// `KL(q || p)`; a symbol whose `p` is too small for the format has hardly any `q` either.
+fn kl<T: Real>(q: &[T], p: &[T]) -> f64 {
+    let term = |(q, p): (&T, &T)| match q.widen() {
+        0.0 => 0.0,
+        q => q * (q / p.widen().max(f64::MIN_POSITIVE)).ln(),
+    };
+    q.iter().zip(p).map(term).sum()
 }
 
 /// `ln p(y)`.
@@ -349,7 +427,50 @@ fn log_at<T: Real>(symbols: usize, logits: &[T], y: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use fewstep_ctmc::{Process, Schedule, Source};
+    use fewstep_nn::{Adaptation, Conditioned, Conditioning};
+
     use super::*;
+    use crate::objective::Pair;
+
+    /// Sequences a few at a time have the loss and the gradient of all together.
+    #[test]
+    fn blocks_do_not_change_the_step() {
+        for source in [Source::Uniform, Source::Masked] {
+            let path = Path::new(Schedule::Linear, Process::Mixture(source), 3).unwrap();
+            let settings = Settings::new(2, 1);
+            let symbols = path.state_symbols();
+            let network = |length: usize, seed: u64| {
+                let shape = (length, symbols, 3);
+                Conditioned::<f64>::new(Conditioning::Instant, shape, &[8], seed)
+            };
+            let (student, teacher) = (network(3, 1), network(2, 2));
+            let pairs = [0.1, 0.5, 0.99, 0.3].map(|t| Pair::new(Schedule::Linear, t, t));
+            let examples = Examples::corrupt(&path, &[0, 1, 2, 0, 1, 2, 0, 2], &pairs, (1, 0));
+            let rows = examples.active(&path);
+            let run = |blocks: &[&[usize]]| {
+                let mut gradient = vec![0.0; student.parameters().len()];
+                let mut slots = Gradient {
+                    data: &mut gradient,
+                    adaptation: Adaptation::Full,
+                    accumulate: false,
+                };
+                let networks = (&student, &student, &teacher);
+                let passes = &mut Passes::default();
+                let (blocks, what) = ((&examples, blocks), (&path, &settings));
+                let loss = in_blocks(networks, blocks, what, (5, 2), passes, &mut slots);
+                (loss, gradient)
+            };
+            let parts = blocks(&rows, 2, 1 << 30);
+            assert!(parts.len() > 1);
+            let (whole, apart) = (run(&[&rows]), run(&parts));
+            assert!((whole.0 - apart.0).abs() < 1e-14 && whole.0.abs() > 1e-3);
+            for (a, b) in whole.1.iter().zip(&apart.1) {
+                assert!((a - b).abs() < 1e-14);
+            }
+            assert!(whole.1.iter().any(|g| g.abs() > 1e-4));
+        }
+    }
 
     /// With all latents of a mixture at hand, `corr` averaged over its law is minus its total
     /// correlation, by enumeration; its slopes are those of central differences.

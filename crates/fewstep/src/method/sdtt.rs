@@ -128,7 +128,8 @@ fn targets_of<T: Real, N: Network<T>>(
             let log_p = log_probabilities(path.symbols(), logits.value);
             let mut rng = key.at(number, row as u64 * steps.count as u64 + j as u64);
             let step = walks[here / length][j];
-            let to = advance(path, step, x[here], &log_p, uniform(&mut rng));
+            let p: Vec<f64> = log_p.iter().map(|l: &T| l.widen().exp()).collect();
+            let to = advance(path, step, x[here], &p, uniform(&mut rng));
             (log_p, to)
         });
         for (&at, (log_p, to)) in open.iter().zip(moves) {
@@ -145,21 +146,20 @@ fn targets_of<T: Real, N: Network<T>>(
 }
 
 /// What a coordinate is drawn to in a step, if it is drawn.
-pub(super) fn advance<T: Real>(
+pub(super) fn advance(
     path: &Path,
     (t, r): (f64, f64),
     x: usize,
-    log_p: &[T],
+    p: &[f64],
     level: f64,
 ) -> Option<usize> {
-    let p: Vec<f64> = log_p.iter().map(|l| l.widen().exp()).collect();
     if matches!(path.process(), Process::Mixture(_)) {
         let survival = path.schedule().survival(t).max(f64::MIN_POSITIVE);
         let keep = path.schedule().survival(r) / survival;
-        return (level >= keep).then(|| quantile(&p, (level - keep) / (1.0 - keep)));
+        return (level >= keep).then(|| quantile(p, (level - keep) / (1.0 - keep)));
     }
     let mut law = vec![0.0; p.len()];
-    path.step_row(t, r, x, &p, &mut law);
+    path.step_row(t, r, x, p, &mut law);
     let to = quantile(&law, level);
     (to != x).then_some(to)
 }
