@@ -107,7 +107,7 @@ pub enum Error {
         what: String,
     },
     /// A manifest that is not ours.
-    #[error("{}: no manifest of prepared data ({why}); choose another directory", path.display())]
+    #[error("{}: no manifest of prepared data ({why}); name a directory that `fewstep data` made, or another one", path.display())]
     NoManifest {
         /// The file.
         path: PathBuf,

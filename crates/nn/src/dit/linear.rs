@@ -6,9 +6,15 @@ use std::ops::Range;
 use super::Affine;
 use crate::{
     Real,
-    kernel::{View, matmul},
+    kernel::{Right, View, matmul},
     layers::gate::add_column_sums,
 };
+
+/// `y [n, m] = x [n, k] right`.
+pub fn times<T: Real>(right: Right<T>, x: &[T], y: &mut [T]) {
+    let inner = right.rows();
+    matmul(View::new(x, x.len() / inner, inner), right, y, false);
+}
 
 /// `y [n, out] = x [n, in] W^T`.
 pub fn forward<T: Real>(weight: &[T], inner: usize, x: &[T], y: &mut [T]) {

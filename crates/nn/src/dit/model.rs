@@ -11,7 +11,7 @@ use super::{
     linear::{Slots, affine, affine_tangent},
     time::Time,
     towers::Towers,
-    trunk::{BlockPass, Kept, Scratch, Sizes, Sums, sized},
+    trunk::{BlockPass, Kept, Matrices, Panels, Scratch, Sizes, Sums, Way, sized},
 };
 use crate::{
     Adaptation, Batch, Real, Soft, Want, kernel,
@@ -49,6 +49,7 @@ pub struct Pass<T> {
     /// `gain (r - t)` of each sequence.
     pub(super) steps: Vec<f64>,
     parts: Vec<Part<T>>,
+    panels: Panels<T>,
     pub(super) x: Vec<T>,
     pub(super) dx: Vec<T>,
     stats: Vec<Stats<T>>,
@@ -274,27 +275,29 @@ impl<T: Real> Dit<T> {
         moved.resize_with(parts, Default::default);
         let (trunk, e) = (&pass.time.trunk, together * sizes.conditioning);
         let alone = parts >= rayon::current_num_threads();
-        pass.parts
-            .par_iter_mut()
-            .zip(x.par_chunks_mut(chunk))
-            .zip(moved)
-            .enumerate()
-            .for_each(|(i, ((part, x), dx))| {
-                let value = chunk_of(&trunk.value, i, e);
-                let tangent = chunk_of(&trunk.tangent, i, e);
-                // Of several sequences that go together all rows are computed.
-                let chosen = want.rows.filter(|_| part.sizes.batch == 1);
-                let chosen = chosen.map(|rows| rows_of(rows, i * together * length, length));
-                let chosen = chosen.filter(|rows| rows.len() < length);
-                for (block, at) in layout.blocks.iter().zip(0..) {
+        for (block, at) in layout.blocks.iter().zip(0..) {
+            let room = (parts > 1).then_some(&mut pass.panels);
+            let matrices = Matrices::new((p, block, c), Way::There, room);
+            pass.parts
+                .par_iter_mut()
+                .zip(x.par_chunks_mut(chunk))
+                .zip(&mut moved)
+                .enumerate()
+                .for_each(|(i, ((part, x), dx))| {
+                    let value = chunk_of(&trunk.value, i, e);
+                    let tangent = chunk_of(&trunk.tangent, i, e);
+                    // Of several sequences that go together all rows are computed.
+                    let chosen = want.rows.filter(|_| at == last && part.sizes.batch == 1);
+                    let chosen = chosen.map(|rows| rows_of(rows, i * together * length, length));
+                    let rows = chosen.as_deref().filter(|rows| rows.len() < length);
                     let kept = &mut part.kept[at.min(every - 1)];
                     let about = (part.sizes, p, block, &self.angles);
-                    let mut here = BlockPass::new(about, &mut part.scratch);
-                    let rows = chosen.as_deref().filter(|_| at == last);
-                    let state = (&mut *x, &mut *dx);
-                    kernel::alone(alone, || here.forward((value, tangent), state, rows, kept));
-                }
-            });
+                    let mut here = BlockPass::new(about, matrices, &mut part.scratch);
+                    kernel::alone(alone, || {
+                        here.forward((value, tangent), (x, dx), rows, kept)
+                    });
+                });
+        }
         self.finish(pass);
     }
 
@@ -367,7 +370,8 @@ impl<T: Real> Dit<T> {
             let chunk = part_of(s.length, s.channels) * s.length * s.channels;
             let alone = pass.parts.len() >= rayon::current_num_threads();
             for (at, block) in layout.blocks.iter().enumerate().rev() {
-                let about = |part: Sizes| (part, p, block, &self.angles);
+                let room = (pass.parts.len() > 1).then_some(&mut pass.panels);
+                let matrices = Matrices::new((p, block, s.channels), Way::Back, room);
                 let sums: Vec<Sums<T>> = pass
                     .parts
                     .par_iter_mut()
@@ -378,7 +382,8 @@ impl<T: Real> Dit<T> {
                             kept,
                             scratch,
                         } = part;
-                        let mut here = BlockPass::new(about(*sizes), scratch);
+                        let about = (*sizes, p, block, &self.angles);
+                        let mut here = BlockPass::new(about, matrices, scratch);
                         kernel::alone(alone, || here.backward(&kept[at], gx))
                     })
                     .collect();
@@ -386,7 +391,7 @@ impl<T: Real> Dit<T> {
                 for (i, (part, sums)) in pass.parts.iter_mut().zip(sums).enumerate() {
                     let accumulate = gradient.accumulate;
                     gradient.accumulate |= i > 0;
-                    BlockPass::new(about(part.sizes), &mut part.scratch).weights(gradient);
+                    part.scratch.weights(block, s.channels, gradient);
                     gradient.accumulate = accumulate;
                     sums.add(block, gradient);
                     gmods.extend(sums.modulation);

@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use super::{
     Block,
-    linear::{Slots, add_to_rows, affine, affine_tangent, back_input, forward},
+    linear::{Slots, add_to_rows, affine, affine_tangent, times},
 };
 use crate::{
     Real,
+    kernel::{Right, View},
     layers::{
         attention::{self, Shape},
         gate::{Gate, add_column_sums},
@@ -155,25 +156,81 @@ fn gate<'a, T>(sizes: &Sizes, modulation: &'a [T], which: usize) -> Gate<'a, T> 
     }
 }
 
+/// Room for the panels of a block's matrices.
+pub type Panels<T> = [Vec<T>; 4];
+
+/// Which way a block is gone through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From its input to its output, by `W^T`.
+    There,
+    /// From the gradient in its output to that in its input, by `W`.
+    Back,
+}
+
+/// A block's matrices as right operands.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrices<'a, T> {
+    qkv: Right<'a, T>,
+    out: Right<'a, T>,
+    up: Right<'a, T>,
+    down: Right<'a, T>,
+}
+
+impl<'a, T: Real> Matrices<'a, T> {
+    /// Of a block with so many `channels`; packed if there is room for it, for passes that share
+    /// them.
+    pub fn new(
+        (parameters, block, channels): (&'a [T], &Block, usize),
+        way: Way,
+        room: Option<&'a mut Panels<T>>,
+    ) -> Self {
+        let ranges = [&block.qkv, &block.out, &block.up.weight, &block.down.weight];
+        let inner = [channels, channels, channels, 4 * channels];
+        let view = |i: usize| {
+            let weight = &parameters[ranges[i].clone()];
+            let view = View::new(weight, weight.len() / inner[i], inner[i]);
+            match way {
+                Way::There => view.t(),
+                Way::Back => view,
+            }
+        };
+        let [qkv, out, up, down] = match room {
+            None => [0, 1, 2, 3].map(|i| view(i).into()),
+            Some([a, b, c, d]) => [
+                Right::shared(view(0), a),
+                Right::shared(view(1), b),
+                Right::shared(view(2), c),
+                Right::shared(view(3), d),
+            ],
+        };
+        Self { qkv, out, up, down }
+    }
+}
+
 /// A block of the network, with the tools of a pass.
 pub struct BlockPass<'a, T> {
     sizes: Sizes,
     parameters: &'a [T],
     block: &'a Block,
+    matrices: Matrices<'a, T>,
     angles: &'a Angles<T>,
     scratch: &'a mut Scratch<T>,
 }
 
 impl<'a, T: Real> BlockPass<'a, T> {
-    /// Of given sizes, parameters, block and rotary angles, to work in `scratch`.
+    /// Of given sizes, parameters, block and rotary angles, with the block's matrices for the way it
+    /// is gone through, to work in `scratch`.
     pub fn new(
         (sizes, parameters, block, angles): (Sizes, &'a [T], &'a Block, &'a Angles<T>),
+        matrices: Matrices<'a, T>,
         scratch: &'a mut Scratch<T>,
     ) -> Self {
         Self {
             sizes,
             parameters,
             block,
+            matrices,
             angles,
             scratch,
         }
@@ -226,7 +283,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let norm = norm(&s, &p[b.norm1.clone()], &kept.modulation, 0);
         norm.forward(&kept.x, h, stats);
         let three = sized(&mut scratch.three[0], 3 * n);
-        forward(&p[b.qkv.clone()], width, h, three);
+        times(self.matrices.qkv, h, three);
         if let Some(bias) = &b.qkv_bias {
             add_to_rows(three, &p[bias.clone()]);
         }
@@ -240,7 +297,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         if m > 0 {
             norm.tangent((&kept.x, stats), (dx, dmodulation), dh);
             let three = &mut three[..3 * m];
-            forward(&p[b.qkv.clone()], width, dh, three);
+            times(self.matrices.qkv, dh, three);
             let dparts = &mut sized(&mut scratch.wide[0], 3 * m)[..];
             let (dq, rest) = dparts.split_at_mut(m);
             let (dk, dv) = rest.split_at_mut(m);
@@ -273,12 +330,12 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let [wide, dwide] = &mut scratch.wide;
         let mods = &kept.modulation[..];
         let attended = sized(&mut kept.attended, n);
-        forward(&p[b.out.clone()], width, h, attended);
+        times(self.matrices.out, h, attended);
         let gate1 = gate(&s, mods, 0);
         let bias = b.out_bias.as_ref().map(|bias| &p[bias.clone()]);
         gate1.forward(attended, bias, x);
         if m > 0 {
-            forward(&p[b.out.clone()], width, dh, moved);
+            times(self.matrices.out, dh, moved);
             gate1.tangent(&attended[..m], (moved, dmodulation), dx);
         }
 
@@ -290,23 +347,23 @@ impl<'a, T: Real> BlockPass<'a, T> {
         }
         let hidden = sized(&mut kept.hidden, 4 * n);
         let active = sized(wide, 4 * n);
-        forward(&p[b.up.weight.clone()], width, h, hidden);
+        times(self.matrices.up, h, hidden);
         gelu::forward(s.form(), hidden, &p[b.up.bias.clone()], active);
         let out = sized(&mut kept.out, n);
-        forward(&p[b.down.weight.clone()], 4 * width, active, out);
+        times(self.matrices.down, active, out);
         let gate2 = gate(&s, mods, 1);
         gate2.forward(out, Some(&p[b.down.bias.clone()]), x);
         if m > 0 {
             let dwide = sized(dwide, 4 * m);
-            forward(&p[b.up.weight.clone()], width, dh, dwide);
+            times(self.matrices.up, dh, dwide);
             gelu::chain(s.form(), &hidden[..4 * m], dwide);
-            forward(&p[b.down.weight.clone()], 4 * width, dwide, moved);
+            times(self.matrices.down, dwide, moved);
             gate2.tangent(&out[..m], (moved, dmodulation), dx);
         }
     }
 
     /// Turns the gradient `gx` in the block's output into that in its input. What the gradients of
-    /// the matrices need is left in the scratch arrays for [`weights`](Self::weights); those of
+    /// the matrices need is left in the scratch arrays for [`Scratch::weights`]; those of
     /// vectors are returned. Rows that the forward pass was not asked for have no gradient.
     pub fn backward(&mut self, kept: &Kept<T>, gx: &mut [T]) -> Sums<T> {
         let (s, b) = (self.sizes, self.block);
@@ -351,7 +408,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let gate2 = gate(&s, mods, 1);
         gate2.backward(&kept.out, gx, gy2, gmods, Some(&mut sums.down));
         gelu::value(s.form(), &kept.hidden, active);
-        back_input(&p[b.down.weight.clone()], 4 * width, gy2, gwide, false);
+        times(self.matrices.down, gy2, gwide);
         gelu::chain(s.form(), &kept.hidden, gwide);
         add_column_sums(gwide, &mut sums.up);
         // The state between the branches, by the operations of the forward pass.
@@ -369,13 +426,13 @@ impl<'a, T: Real> BlockPass<'a, T> {
         gate1.forward(gh, None, middle);
         let norm2 = norm(&s, &p[b.norm2.clone()], mods, 1);
         norm2.forward(middle, h2, sized(&mut scratch.stats, n / width));
-        back_input(&p[b.up.weight.clone()], width, gwide, gh, false);
+        times(self.matrices.up, gwide, gh);
         let state = (&middle[..], &scratch.stats[..]);
         norm2.backward(state, gh, gx, gmods, &mut sums.norms[1]);
 
         let gbias = b.out_bias.is_some().then_some(&mut sums.out[..]);
         gate1.backward(&kept.attended, gx, gy1, gmods, gbias);
-        back_input(&p[b.out.clone()], width, gy1, gh, false);
+        times(self.matrices.out, gy1, gh);
     }
 
     /// The way back of [`attend`](Self::attend).
@@ -404,20 +461,21 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let norm1 = norm(&s, &p[b.norm1.clone()], &kept.modulation, 0);
         let stats = sized(&mut scratch.stats, n / width);
         norm1.forward(&kept.x, h1, stats);
-        back_input(&p[b.qkv.clone()], width, three, gh, false);
+        times(self.matrices.qkv, three, gh);
         let (gmods, gweight) = (&mut sums.modulation, &mut sums.norms[0]);
         norm1.backward((&kept.x, stats), gh, gx, gmods, gweight);
     }
+}
 
-    /// The gradients of the block's matrices, after [`backward`](Self::backward).
-    pub fn weights(&self, gradient: &mut Slots<T>) {
-        let (b, width) = (self.block, self.sizes.channels);
-        let [h1, h2, gy1, gy2, merged, ..] = &self.scratch.narrow;
-        let ([active, gwide], [three, _]) = (&self.scratch.wide, &self.scratch.three);
-        gradient.weight(&b.qkv, width, h1, three);
-        gradient.weight(&b.out, width, merged, gy1);
-        gradient.weight(&b.up.weight, width, h2, gwide);
-        gradient.weight(&b.down.weight, 4 * width, active, gy2);
+impl<T: Real> Scratch<T> {
+    /// The gradients of a block's matrices, after [`BlockPass::backward`].
+    pub fn weights(&self, block: &Block, channels: usize, gradient: &mut Slots<T>) {
+        let [h1, h2, gy1, gy2, merged, ..] = &self.narrow;
+        let ([active, gwide], [three, _]) = (&self.wide, &self.three);
+        gradient.weight(&block.qkv, channels, h1, three);
+        gradient.weight(&block.out, channels, merged, gy1);
+        gradient.weight(&block.up.weight, channels, h2, gwide);
+        gradient.weight(&block.down.weight, 4 * channels, active, gy2);
     }
 }
 

@@ -25,6 +25,8 @@ const GROUP: usize = 128;
 const LOW: usize = 128;
 /// Rows of a transposed left operand that are packed at a time.
 const TALL: usize = 4096;
+/// Panels of it that a thread packs together.
+const SIDE_BY_SIDE: usize = 16;
 
 thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
@@ -40,17 +42,90 @@ pub fn alone<R>(alone: bool, f: impl FnOnce() -> R) -> R {
 }
 
 /// `c [m, n] = a [m, k] b [k, n]` over all threads, added to `c` if `accumulate`.
-pub fn matmul<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool) {
-    product(a, b, c, accumulate, !ALONE.get());
+pub fn matmul<'a, T: Real>(a: View<T>, b: impl Into<Right<'a, T>>, c: &mut [T], accumulate: bool) {
+    product(a, b.into(), c, accumulate, !ALONE.get());
 }
 
 /// As [`matmul`], on this thread alone: for callers that split the work themselves.
 pub fn matmul_here<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool) {
-    product(a, b, c, accumulate, false);
+    product(a, b.into(), c, accumulate, false);
 }
 
-fn product<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool, threads: bool) {
-    let (m, n, k) = (a.rows(), b.cols(), a.cols());
+/// The right operand of a product: a matrix, and its panels if several products share them.
+#[derive(Clone, Copy, Debug)]
+pub struct Right<'a, T> {
+    view: View<'a, T>,
+    /// Block by block of `k`, panel by panel.
+    panels: Option<&'a [T]>,
+}
+
+impl<'a, T: Real> From<View<'a, T>> for Right<'a, T> {
+    fn from(view: View<'a, T>) -> Self {
+        Self { view, panels: None }
+    }
+}
+
+impl<'a, T: Real> Right<'a, T> {
+    /// Packed into `buffer`, over all threads, for several products. Where a library multiplies,
+    /// nothing is.
+    pub fn shared(view: View<'a, T>, buffer: &'a mut Vec<T>) -> Self {
+        T::dispatch(Share { view, buffer })
+    }
+
+    /// Length of the inner size.
+    pub fn rows(&self) -> usize {
+        self.view.rows()
+    }
+
+    /// The rows of one block of `k`.
+    fn block<M: Micro<T>>(&self, first: usize, here: usize) -> Self {
+        let n = self.view.cols();
+        let width = n.next_multiple_of(M::COLS);
+        Self {
+            view: self.view.part((first, 0), (here, n)),
+            panels: self.panels.map(|all| &all[first * width..][..here * width]),
+        }
+    }
+}
+
+struct Share<'a, T> {
+    view: View<'a, T>,
+    buffer: &'a mut Vec<T>,
+}
+
+impl<'a, T: Real> Task<T> for Share<'a, T> {
+    type Output = Right<'a, T>;
+
+    fn run<M: Micro<T>>(self, micro: M) -> Right<'a, T> {
+        let Self { view, buffer } = self;
+        let (n, k) = (view.cols(), view.rows());
+        if !M::TUNED || n * k == 0 {
+            return view.into();
+        }
+        let (depth, width) = (depth_of(k), n.next_multiple_of(M::COLS));
+        let panels = aligned(buffer, k * width);
+        for first in (0..k).step_by(depth) {
+            let here = depth.min(k - first);
+            let block = view.part((first, 0), (here, n));
+            let panels = &mut panels[first * width..][..here * width];
+            each(panels, M::COLS * here, true, |j, panel| {
+                pack::rhs_panel(micro, block, j, panel);
+            });
+        }
+        Right {
+            view,
+            panels: Some(panels),
+        }
+    }
+}
+
+/// Length of the blocks of `k`, all about the same.
+fn depth_of(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH))
+}
+
+fn product<T: Real>(a: View<T>, b: Right<T>, c: &mut [T], accumulate: bool, threads: bool) {
+    let (m, n, k) = (a.rows(), b.view.cols(), a.cols());
     assert_eq!(k, b.rows(), "inner sizes of a product");
     assert_eq!(c.len(), m * n, "a result of {m} x {n}");
     if k == 0 && !accumulate {
@@ -70,7 +145,7 @@ fn product<T: Real>(a: View<T>, b: View<T>, c: &mut [T], accumulate: bool, threa
 
 struct Product<'a, T> {
     a: View<'a, T>,
-    b: View<'a, T>,
+    b: Right<'a, T>,
     c: &'a mut [T],
     accumulate: bool,
     threads: bool,
@@ -90,8 +165,8 @@ impl<T: Real> Task<T> for Product<'_, T> {
 
 impl<T: Real> Product<'_, T> {
     fn packed<M: Micro<T>>(self, micro: M) {
-        let (m, n, k) = (self.a.rows(), self.b.cols(), self.a.cols());
-        let depth = k.div_ceil(k.div_ceil(DEPTH));
+        let (m, n, k) = (self.a.rows(), self.b.view.cols(), self.a.cols());
+        let depth = depth_of(k);
         let c = Shared(self.c.as_mut_ptr());
         if let Some(left) = Left::in_place(self.a) {
             // SAFETY: `c` has m rows of n and is borrowed exclusively.
@@ -112,13 +187,15 @@ impl<T: Real> Product<'_, T> {
         let packed = aligned(&mut buffer, tall * depth);
         for first in (0..k).step_by(depth) {
             let here = depth.min(k - first);
-            let b = self.b.part((first, 0), (here, n));
+            let b = self.b.block::<M>(first, here);
             for top in (0..m).step_by(tall) {
                 let rows = tall.min(m - top);
                 let a = self.a.part((top, first), (rows, here));
                 let packed = &mut packed[..pack::lhs_len::<T, M>(rows, here)];
-                each(packed, M::ROWS * here, self.threads, |i, panel| {
-                    pack::lhs_panel(micro, a, i, panel);
+                let side = SIDE_BY_SIDE * M::ROWS;
+                each(packed, side * here, self.threads, |i, panels| {
+                    let count = side.min(rows - i * side);
+                    pack::lhs(micro, a.part((i * side, 0), (count, here)), panels);
                 });
                 let left = Left::packed::<M>(packed, here);
                 let how = (self.accumulate || first > 0, self.threads);
@@ -131,8 +208,9 @@ impl<T: Real> Product<'_, T> {
 
     fn library(self) {
         let (a_row, a_col) = self.a.strides();
-        let (b_row, b_col) = self.b.strides();
-        let n = self.b.cols();
+        let b = self.b.view;
+        let (b_row, b_col) = b.strides();
+        let n = b.cols();
         // SAFETY: a view's constructors check that all its entries lie inside its data, `c` has the
         // length that was asserted and is borrowed exclusively.
         unsafe {
@@ -147,7 +225,7 @@ impl<T: Real> Product<'_, T> {
                 self.a.data().as_ptr(),
                 a_col,
                 a_row,
-                self.b.data().as_ptr(),
+                b.data().as_ptr(),
                 b_col,
                 b_row,
                 T::of(1.0),
@@ -238,20 +316,20 @@ impl<T> Shared<T> {
     }
 }
 
-/// `c [m, n] (+)= left b`: every task packs a group of columns and runs over rows while the group
-/// is near.
+/// `c [m, n] (+)= left b`: every task packs a group of columns, unless they are, and runs over rows
+/// while the group is near.
 ///
 /// # Safety
 /// The `m x n` entries of `c` are the caller's to write, and nobody else touches them.
 unsafe fn columns<T: Real, M: Micro<T>>(
     micro: M,
     (left, m): (Left<T>, usize),
-    b: View<T>,
+    b: Right<T>,
     depth: usize,
     c: Shared<T>,
     (accumulate, threads): (bool, bool),
 ) {
-    let (n, k) = (b.cols(), b.rows());
+    let (n, k) = (b.view.cols(), b.rows());
     let groups = n.div_ceil(GROUP);
     // With more threads than groups, rows are divided too, and each part packs for itself.
     let wanted = if threads {
@@ -265,11 +343,18 @@ unsafe fn columns<T: Real, M: Micro<T>>(
         let (column, top) = (i % groups * GROUP, i / groups * height);
         let width = GROUP.min(n - column);
         let mut buffer = T::take();
-        let panels = aligned(&mut buffer, depth * width.next_multiple_of(M::COLS));
         for first in (0..k).step_by(depth) {
             let here = depth.min(k - first);
-            let panels = &mut panels[..pack::rhs_len::<T, M>(here, width)];
-            pack::rhs(micro, b.part((first, column), (here, width)), panels);
+            let size = pack::rhs_len::<T, M>(here, width);
+            let panels = match b.block::<M>(first, here).panels {
+                Some(all) => &all[column * here..][..size],
+                None => {
+                    let panels = aligned(&mut buffer, size);
+                    let part = b.view.part((first, column), (here, width));
+                    pack::rhs(micro, part, panels);
+                    &*panels
+                }
+            };
             let accumulate = accumulate || first > 0;
             for row in (top..m.min(top + height)).step_by(M::ROWS) {
                 let lines = left.at(row, first);

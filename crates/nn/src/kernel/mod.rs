@@ -8,7 +8,7 @@ mod matmul;
 pub mod micro;
 pub mod pack;
 
-pub use matmul::{Buffers, Left, aligned, alone, matmul, matmul_here, multiply};
+pub use matmul::{Buffers, Left, Right, aligned, alone, matmul, matmul_here, multiply};
 pub use micro::{Lines, Micro, Portable};
 pub use pack::View;
 
@@ -143,6 +143,10 @@ mod tests {
                     c.fill(1.0);
                     matmul(a, b, &mut c, true);
                     close(&c, &want, 3e-5, &format!("threads {name}"));
+                    let mut again = vec![1.0; m * n];
+                    let mut panels = vec![7.0; 3];
+                    matmul(a, Right::shared(b, &mut panels), &mut again, true);
+                    assert_eq!(c, again, "shared panels, {name}");
                 }
             }
             let mut c = vec![1.0; m * n];

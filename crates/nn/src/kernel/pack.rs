@@ -93,21 +93,25 @@ pub fn rhs_len<T: Real, M: Micro<T>>(k: usize, n: usize) -> usize {
     n.div_ceil(M::COLS) * M::COLS * k
 }
 
-/// Packs `a [m, k]` as a left operand.
-pub fn lhs<T: Real, M: Micro<T>>(micro: M, a: View<T>, out: &mut [T]) {
-    for (i, panel) in out[..lhs_len::<T, M>(a.rows, a.cols)]
-        .chunks_exact_mut((M::ROWS * a.cols).max(1))
-        .enumerate()
-    {
-        lhs_panel(micro, a, i, panel);
-    }
-}
+/// Rows of memory that a left operand given by its columns is packed from at a time.
+const LINES: usize = 16;
 
-/// Packs panel `i` of the left operand `a [m, k]`.
-pub fn lhs_panel<T: Real, M: Micro<T>>(micro: M, a: View<T>, i: usize, panel: &mut [T]) {
-    let first = i * M::ROWS;
-    let count = M::ROWS.min(a.rows - first);
-    panel_of(micro, a.part((first, 0), (count, a.cols)), M::ROWS, panel);
+/// Packs `a [m, k]` as a left operand. Given by its columns, it goes a few rows of memory at a time
+/// through all panels: a panel takes only a part of every cache line it reads, and all rows of a
+/// wide matrix would not stay in the cache until its neighbour wants the rest.
+pub fn lhs<T: Real, M: Micro<T>>(micro: M, a: View<T>, out: &mut [T]) {
+    let (m, k) = (a.rows, a.cols);
+    let step = if a.col_stride == 1 { k } else { LINES };
+    for first in (0..k).step_by(step.max(1)) {
+        let here = step.min(k - first);
+        let panels = out[..lhs_len::<T, M>(m, k)].chunks_exact_mut(M::ROWS * k);
+        for (i, panel) in panels.enumerate() {
+            let count = M::ROWS.min(m - i * M::ROWS);
+            let part = a.part((i * M::ROWS, first), (count, here));
+            let panel = &mut panel[first * M::ROWS..][..here * M::ROWS];
+            panel_of(micro, part, M::ROWS, panel);
+        }
+    }
 }
 
 /// Packs `b [k, n]` as a right operand.
