@@ -4,7 +4,7 @@ use std::{fs::OpenOptions, path::PathBuf};
 
 use fewstep::{
     compare::{self, Combination, Plan},
-    report,
+    method, report,
     sequence::RunError,
 };
 
@@ -56,6 +56,9 @@ pub struct Args {
     /// Let law take the law of noised data from the denoiser, in place of learning it from the data
     #[arg(long)]
     trust: bool,
+    /// Let steps from t to r count (r - t)^-POWER in what law makes small
+    #[arg(long, default_value_t = method::law::POWER, value_parser = parse::number)]
+    power: f64,
     /// Directory for the runs, report.html, tv.svg, report.json and metrics.jsonl
     #[arg(long, default_value = "runs/compare")]
     out: PathBuf,
@@ -81,6 +84,7 @@ impl Args {
             spacing: self.spacing.into(),
             latents: self.latents,
             trust: self.trust,
+            power: self.power,
             ..plan
         })
     }

@@ -232,7 +232,7 @@ pub struct AccelerateArgs {
     #[arg(long, default_value_t = 1)]
     draws: usize,
     /// law: channels, blocks and heads of the network that learns conditionals, if not the run's
-    #[arg(long, num_args = 3, value_names = ["WIDTH", "BLOCKS", "HEADS"])]
+    #[arg(long, num_args = 1..=3, value_delimiter = ',', value_name = "WIDTH,BLOCKS,HEADS")]
     conditionals: Option<Vec<usize>>,
     /// law: highest learning rate of the conditionals
     #[arg(long, default_value_t = 1e-3)]
@@ -335,7 +335,12 @@ impl AccelerateArgs {
                         heads,
                         ..sizes
                     },
-                    _ => sizes,
+                    None => sizes,
+                    Some(_) => {
+                        return Err(Failure::Usage(
+                            "--conditionals takes three numbers, as in 128,3,4".into(),
+                        ));
+                    }
                 },
                 conditionals_rate: self.conditionals_rate,
                 rise: self.rise,

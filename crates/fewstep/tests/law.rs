@@ -154,9 +154,7 @@ fn step(
     let path = chain.path();
     let count = x1.len() / COORDS;
     let pairs = vec![Pair::new(path.schedule(), STEP.0, STEP.1); count];
-    let ends = vec![Pair::new(path.schedule(), STEP.1, STEP.1); count];
     let examples = Examples::corrupt(path, x1, &pairs, (3, number));
-    let real = Examples::corrupt(path, x1, &ends, (4, number));
     let mut data = vec![0.0; net.parameters().len()];
     let into = |data| Gradient {
         data,
@@ -165,8 +163,8 @@ fn step(
     };
     let found = law::step(
         (net, exact),
-        (&examples, law::Side::Data(&real)),
-        path,
+        (&examples, law::Side::Data),
+        (path, law::POWER),
         (5, number),
         &mut law::Passes::default(),
         (&mut into(&mut data), &mut into(&mut [])),

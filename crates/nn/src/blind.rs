@@ -32,6 +32,25 @@ impl<N> Blind<N> {
         let place = |row: &usize| row * self.length + row % self.length;
         rows.iter().map(place).collect()
     }
+
+    /// The sequences of a batch, each as often as it has coordinates, and the times of the copies.
+    fn copies(&self, batch: Batch) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
+        let mut x = Vec::with_capacity(batch.x.len() * self.length);
+        for sequence in batch.x.chunks(self.length) {
+            for d in 0..self.length {
+                x.extend_from_slice(sequence);
+                let last = x.len() - self.length + d;
+                x[last] = self.hidden;
+            }
+        }
+        let each = |times: &[f64]| -> Vec<f64> {
+            let copies = times
+                .iter()
+                .flat_map(|t| std::iter::repeat_n(*t, self.length));
+            copies.collect()
+        };
+        (x, each(batch.t), each(batch.r))
+    }
 }
 
 fn inner<'a, P>(
@@ -55,28 +74,25 @@ impl<T: Real, N: Network<T>> Network<T> for Blind<N> {
 
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass) {
         assert_eq!(want.moving, 0, "conditionals have no derivative in t");
-        let mut x = Vec::with_capacity(batch.x.len() * self.length);
-        for sequence in batch.x.chunks(self.length) {
-            for d in 0..self.length {
-                x.extend_from_slice(sequence);
-                let last = x.len() - self.length + d;
-                x[last] = self.hidden;
-            }
-        }
-        let each = |times: &[f64]| -> Vec<f64> {
-            let copies = times
-                .iter()
-                .flat_map(|t| std::iter::repeat_n(*t, self.length));
-            copies.collect()
-        };
+        let (x, t, r) = self.copies(batch);
         let copies = Batch {
             x: &x,
-            t: &each(batch.t),
-            r: &each(batch.r),
+            t: &t,
+            r: &r,
         };
         // Rows of the copies are others.
         let want = Want { rows: None, ..want };
         self.network.evaluate(copies, want, &mut pass.inner);
+    }
+
+    fn opposite(&self, batch: Batch, pass: &Self::Pass, to: &mut Self::Pass) {
+        let (x, t, r) = self.copies(batch);
+        let copies = Batch {
+            x: &x,
+            t: &t,
+            r: &r,
+        };
+        self.network.opposite(copies, &pass.inner, &mut to.inner);
     }
 
     fn visit<R: Send>(
@@ -125,12 +141,12 @@ impl<T: Real, N: Learner<T>> Learner<T> for Blind<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Conditioned, Conditioning};
+    use crate::Opposed;
 
     /// A row depends on the others and not on itself.
     #[test]
     fn a_coordinate_is_not_seen_where_it_is_predicted() {
-        let network = Conditioned::<f64>::new(Conditioning::Opposed, (3, 5, 4), &[9], 1);
+        let network = Opposed::<f64>::new((3, 5, 4), &[9], 1);
         let blind = Blind {
             network,
             length: 3,

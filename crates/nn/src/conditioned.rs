@@ -27,27 +27,9 @@ pub enum Conditioning {
     Instant,
     /// `t`, `r` and `r - t`: a correction, scaled by `r - t`.
     Interval,
-    /// `t` and the distance of `r`: two laws at `t` in one network, what they have in common plus
-    /// [`side`] times what they differ by, the one for `r` before `t`, the other for `r` as far
-    /// behind it.
-    Opposed,
-}
-
-/// What the difference of two opposed laws is multiplied by: its sign is the side of `r`. It does not
-/// shrink with the distance, although the difference does: a factor that did would make small differences
-/// slow to learn, and who follows them would be told too late.
-pub fn side(t: f64, r: f64) -> f64 {
-    3.0 * (t - r).signum()
-}
-
-impl Conditioning {
-    /// Outputs of the MLP for each logit.
-    fn outputs(self) -> usize {
-        match self {
-            Self::Opposed => 2,
-            _ => 1,
-        }
-    }
+    /// `t` and the distance of `r`, whichever side of `t` it lies on: two laws at `t`
+    /// ([`Opposed`](crate::Opposed)).
+    Distance,
 }
 
 /// The network.
@@ -93,11 +75,11 @@ impl<T: Real> Conditioned<T> {
         let (scalars, zero, stream) = match conditioning {
             Conditioning::Instant => (2, false, 0),
             Conditioning::Interval => (4, true, 1),
-            Conditioning::Opposed => (3, false, 3),
+            Conditioning::Distance => (3, false, 3),
         };
         let mut sizes = vec![coords * state_symbols + scalars * features::WIDTH];
         sizes.extend_from_slice(hidden);
-        sizes.push(coords * symbols * conditioning.outputs());
+        sizes.push(coords * symbols);
         Self {
             conditioning,
             coords,
@@ -152,7 +134,7 @@ impl<T: Real> Conditioned<T> {
 
     /// Logits of a row.
     fn width(&self) -> usize {
-        self.mlp.sizes()[self.mlp.sizes().len() - 1] / self.conditioning.outputs()
+        self.mlp.sizes()[self.mlp.sizes().len() - 1]
     }
 
     /// Coordinates.
@@ -213,19 +195,6 @@ impl<T: Real> Conditioned<T> {
         let want_tangent = !tangents.is_empty();
         self.encode(batch, chunk, want_tangent);
         let out = self.mlp.forward(&chunk.input, &mut chunk.tape);
-        if self.conditioning == Conditioning::Opposed {
-            assert!(!want_tangent, "conditionals have no derivative in t");
-            let rows = logits
-                .chunks_exact_mut(width)
-                .zip(out.chunks_exact(2 * width));
-            for ((row, out), scale) in rows.zip(&chunk.scale) {
-                let (common, difference) = out.split_at(width);
-                for ((l, c), d) in row.iter_mut().zip(common).zip(difference) {
-                    *l = c.widen() + scale * d.widen();
-                }
-            }
-            return;
-        }
         for (l, o) in logits.iter_mut().zip(out) {
             *l = o.widen();
         }
@@ -267,7 +236,7 @@ impl<T: Real> Conditioned<T> {
                 Conditioning::Interval => {
                     features::extend(&features::interval(t, r), &mut values, wanted);
                 }
-                Conditioning::Opposed => {
+                Conditioning::Distance => {
                     let [time, log] = features::instant(t);
                     let distance = ((r - t).abs(), 0.0);
                     features::extend(&[time, log, distance], &mut values, wanted);
@@ -279,9 +248,8 @@ impl<T: Real> Conditioned<T> {
                 chunk.direction.extend(slopes.iter().map(|&v| T::of(v)));
             }
             chunk.scale.push(match self.conditioning {
-                Conditioning::Instant => 1.0,
+                Conditioning::Instant | Conditioning::Distance => 1.0,
                 Conditioning::Interval => r - t,
-                Conditioning::Opposed => side(t, r),
             });
         }
     }
@@ -298,9 +266,6 @@ impl<T: Real> Conditioned<T> {
             .for_each(|(chunk, gradient)| {
                 chunk.gradient_out.clear();
                 for (row, scale) in gradient.chunks_exact(width).zip(&chunk.scale) {
-                    if self.conditioning == Conditioning::Opposed {
-                        chunk.gradient_out.extend(row.iter().map(|g| T::of(*g)));
-                    }
                     let scaled = row.iter().map(|g| T::of(g * scale));
                     chunk.gradient_out.extend(scaled);
                 }

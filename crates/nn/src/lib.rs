@@ -29,6 +29,7 @@ pub mod linear;
 pub mod maskgit;
 pub mod mlp;
 mod network;
+pub mod opposed;
 pub mod optim;
 mod real;
 #[cfg(feature = "burn")]
@@ -48,6 +49,7 @@ pub use network::{
     Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Rows, Soft, Soften, Want,
     by_rows,
 };
+pub use opposed::Opposed;
 pub use optim::{AdamW, TrainState};
 pub use real::Real;
 pub use replace::replace;

@@ -120,6 +120,12 @@ pub trait Network<T: Real>: Sync {
     fn symbols(&self) -> usize;
     /// Evaluates sequences.
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass);
+    /// Of a network of two opposed laws: what the other law says where `pass` has evaluated the one,
+    /// `batch` being the same sequences with `r` on the other side. A network that has both from one
+    /// evaluation need not evaluate again.
+    fn opposite(&self, batch: Batch, _pass: &Self::Pass, to: &mut Self::Pass) {
+        self.evaluate(batch, Want::default(), to);
+    }
     /// Shows logits and collects the answers in the order of the rows.
     fn visit<R: Send>(
         &self,

@@ -3,7 +3,7 @@
 use std::path::Path as FilePath;
 
 use fewstep_ctmc::Grid;
-use fewstep_nn::{Blind, Conditioned, Conditioning, Corrected, Gradient, Learner};
+use fewstep_nn::{Blind, Conditioned, Conditioning, Corrected, Gradient, Learner, Opposed};
 use serde_json::json;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     lab::base::shape,
     method::{Counted, law},
-    sequence::{RunError, times},
+    sequence::{Examples, RunError, times},
 };
 
 /// The kernel's rate as a share of the conditionals', and the share of the steps in which it rises.
@@ -26,7 +26,7 @@ const AVERAGING: f64 = 0.998;
 const LOOK_EVERY: u64 = 1000;
 
 /// The correction of a denoiser, and conditionals of one coordinate.
-type Nets = (Counted<Corrected<f32>>, Blind<Counted<Conditioned<f32>>>);
+type Nets = (Counted<Corrected<f32>>, Blind<Counted<Opposed<f32>>>);
 
 impl Context<'_> {
     /// A correction that makes the law of each step right: of the student as it is, or from the
@@ -50,7 +50,7 @@ impl Context<'_> {
             gain: 1.0,
         };
         let sighted = (coords, states + 1, states);
-        let network = Conditioned::new(Conditioning::Opposed, sighted, &hidden, self.seed);
+        let network = Opposed::new(sighted, &hidden, self.seed);
         // With a denoiser beside it the network has only the ratio to learn, from zero.
         let network = match self.plan.trust {
             true => network.silent(),
@@ -82,10 +82,10 @@ impl Context<'_> {
         let one = |(kernel, conditionals): &Nets, step: u64, gradient: &mut Gradient<f32>| {
             let pairs = times::steps(path, &grids, self.plan.batch, (self.seed, step));
             let address = (self.seed, step);
-            let (examples, real) = law::examples(path, &self.data(step), &pairs, address);
+            let examples = Examples::corrupt(path, &self.data(step), &pairs, address);
             let side = match &denoiser {
                 Some(denoiser) => law::Side::Denoiser(denoiser),
-                None => law::Side::Data(&real),
+                None => law::Side::Data,
             };
             let examples = examples.carrying((path, student.carried), address);
             let (first, second) = gradient.data.split_at_mut(size);
@@ -97,7 +97,7 @@ impl Context<'_> {
             let found = law::step(
                 (kernel, conditionals),
                 (&examples, side),
-                path,
+                (path, self.plan.power),
                 (self.seed, step),
                 &mut passes,
                 (&mut into(first), &mut into(second)),

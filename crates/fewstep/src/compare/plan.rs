@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     lab::{Config, ConfigError, Options, SourceKind},
-    method::{Divergence, Method, sdtt::Spacing},
+    method::{Divergence, Method, law, sdtt::Spacing},
     sequence::RunError,
 };
 
@@ -98,6 +98,8 @@ pub struct Plan {
     pub latents: usize,
     /// Whether law matching takes the law of noised data from the denoiser, and does not learn it too.
     pub trust: bool,
+    /// Steps count `(r - t)^-power` in what law matching makes small.
+    pub power: f64,
 }
 
 impl Plan {
@@ -134,6 +136,7 @@ impl Plan {
             spacing: Spacing::default(),
             latents: 8,
             trust: false,
+            power: law::POWER,
         }
     }
 
@@ -189,6 +192,9 @@ impl Plan {
         if self.batch == 0 || self.pairs == 0 || self.latents < 2 || self.rounds == 0 {
             return refuse("batch, pairs and rounds must be at least 1, latents at least 2".into());
         }
+        if !(0.0..=4.0).contains(&self.power) {
+            return refuse("steps may count by a power from 0 to 4 of their length".into());
+        }
         if self.rounds > 20 {
             return refuse("there can be at most 20 rounds".into());
         }
@@ -238,6 +244,7 @@ impl Plan {
             "spacing of sdtt": self.spacing,
             "latents of di4c": self.latents,
             "law trusts the denoiser": self.trust,
+            "law counts steps by": self.power,
         })
     }
 }

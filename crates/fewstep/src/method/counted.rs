@@ -63,6 +63,12 @@ impl<T: Real, N: Network<T>> Network<T> for Counted<N> {
         self.network.evaluate(batch, want, &mut pass.inner);
     }
 
+    /// Where it takes no evaluation, none is counted.
+    fn opposite(&self, batch: Batch, pass: &Self::Pass, to: &mut Self::Pass) {
+        to.sequences = 0;
+        self.network.opposite(batch, &pass.inner, &mut to.inner);
+    }
+
     fn visit<R: Send>(
         &self,
         pass: &Self::Pass,

@@ -18,19 +18,27 @@
 //! - **Noised data**, on which the same network is trained: where there is no denoiser to rely on.
 //!
 //! The kernel follows the ratio down, the conditionals follow the kernel; when they follow too late,
-//! it overshoots and in the end collapses. Three things keep them close:
+//! it overshoots and in the end collapses. These keep them close:
 //!
-//! - On noised data the conditionals are `common +- difference`, and `x_t`, `x_r` lie on the same
-//!   trajectories: what the drawn sequence and its noised datum share moves the common part and not the
-//!   ratio.
-//! - They learn laws, not symbols. Given `x`, the law of `y^d` is the kernel's row whatever the
-//!   other coordinates are, and given `x_1` that of `x_r^d` is the noise's: the same expectation
-//!   without the noise of a draw.
+//! - On noised data the conditionals are `common +- difference`, and both sides take the same step from
+//!   the same `x_t` by the same random numbers, one to what the kernel predicts, one to the datum:
+//!   `y` and `x_r` are the same sequence wherever neither has moved. What they share moves the common
+//!   part and not the ratio.
+//! - They learn laws, not symbols: that of `y^d` given `x_t`, the kernel's row, and that of `x_r^d` given
+//!   `x_t^d` and `x_1^d`, the same row with the datum for a prediction. Neither depends on the other
+//!   coordinates, so the expectation is that of draws. The two rows differ by `omega (p~ - delta_{x_1})`
+//!   alone, so the noise in the ratio falls with the step as the ratio does.
 //! - The kernel's rate is a third of theirs, and rises slowly.
+//!
+//! One kernel serves steps of all lengths `h = r - t`. A product step is wrong by `O(h^2)`, so its divergence
+//! and the gradient in a correction `h f` are `O(h^4)`, while what `K` steps get wrong together is `O(h)`: in a
+//! plain sum of divergences short steps take what long ones ask for. Counting them `h^-2` would make it a
+//! sum of the samplers' squared errors, and the noise of short steps too loud; they count `h^-1`
+//! ([`POWER`]), which was best of 0, 1 and 2.
 
 use fewstep_ctmc::{
     Path,
-    random::{Key, Purpose, index, quantile, uniform},
+    random::{Key, Purpose, quantile, uniform},
 };
 use fewstep_nn::{
     Adaptation, Batch, Gradient, Learner, Logits, Network, Real, Rows, Want, softmax,
@@ -42,6 +50,8 @@ use crate::{
     sequence::{Examples, own_logit, times},
 };
 
+/// Steps count `(r - t)^-POWER` in the kernel's gradient.
+pub const POWER: f64 = 1.0;
 /// The largest logarithm of a ratio that is believed.
 const CLIP: f64 = 5.0;
 /// A pull so small is none: on the way back it would leave the normal range of f32, where every
@@ -53,8 +63,8 @@ const NOTHING: f64 = 1e-12;
 pub enum Side<'a, K> {
     /// A denoiser, evaluated at rest where steps end; where noise is uniform.
     Denoiser(&'a K),
-    /// Noised data at the ends of the same steps.
-    Data(&'a Examples),
+    /// Noised data at the ends of the same steps, on which it is learned.
+    Data,
 }
 
 /// The evaluations of a step; their arrays are used again by the next one.
@@ -78,29 +88,13 @@ pub struct Found {
     pub real: Option<f64>,
 }
 
-/// Where steps start and where they end, on the same trajectories of data `x1 [B, L]`.
-pub fn examples(
-    path: &Path,
-    x1: &[usize],
-    pairs: &[Pair],
-    (seed, step): (u64, u64),
-) -> (Examples, Examples) {
-    let mut rng = Key::new(seed, Purpose::Teacher).at(step, 0);
-    let x0: Vec<usize> = match path.mask() {
-        Some(mask) => vec![mask; x1.len()],
-        None => x1.iter().map(|_| index(&mut rng, path.symbols())).collect(),
-    };
-    let at = |pairs: &[Pair]| Examples::between(path, (&x0, x1), 0, pairs, (seed, step));
-    let end = |pair: &Pair| Pair::new(path.schedule(), pair.r, pair.r);
-    (at(pairs), at(&pairs.iter().map(end).collect::<Vec<_>>()))
-}
-
 /// One step of both networks: the kernel from the states of `examples`, the conditionals on what it
-/// draws there, held against `side`. Leaves both gradients.
+/// draws there, held against `side`. Leaves both gradients, the kernel's with steps that count
+/// `(r - t)^-power`.
 pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     (kernel, conditionals): (&K, &C),
     (examples, side): (&Examples, Side<K>),
-    path: &Path,
+    (path, power): (&Path, f64),
     (seed, number): (u64, u64),
     passes: &mut Passes<K::Pass, C::Pass>,
     (kernel_gradient, conditionals_gradient): (&mut Gradient<T>, &mut Gradient<T>),
@@ -113,29 +107,31 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     let rows = examples.active(path);
     let key = Key::new(seed, Purpose::Sample);
     let states = path.state_symbols();
-    let drawn = kernel.visit(&passes.kernel, Rows::plain(&rows), |at, logits| {
-        let row = rows[at];
+    // A step to what is predicted, and one to the datum, by the same random number.
+    let to = |row: usize, p: &[f64]| {
         let pair = &examples.pairs[row / examples.length];
         let mut m = vec![0.0; states];
-        let p = law(path.symbols(), logits.value);
-        path.step_row(pair.t, pair.r, examples.x[row], &p, &mut m);
+        path.step_row(pair.t, pair.r, examples.x[row], p, &mut m);
         let symbol = quantile(&m, uniform(&mut key.at(number, row as u64)));
         (symbol, m)
+    };
+    let drawn = kernel.visit(&passes.kernel, Rows::plain(&rows), |at, logits| {
+        to(rows[at], &law(path.symbols(), logits.value))
     });
 
     // What was drawn, without latents, and where its rows are.
     let (whole, length) = (examples.length, examples.length - examples.carried);
-    let mut y = examples.x.clone();
-    for (row, (symbol, _)) in rows.iter().zip(&drawn) {
-        y[*row] = *symbol;
-    }
-    let y: Vec<usize> = y
-        .chunks(whole)
-        .flat_map(|y| &y[..length])
-        .copied()
-        .collect();
     let place = |row: &usize| row / whole * length + row % whole;
     let places: Vec<usize> = rows.iter().map(place).collect();
+    let ended = |drawn: &[(usize, Vec<f64>)]| -> Vec<usize> {
+        let mut all = examples.x.clone();
+        for (row, (symbol, _)) in rows.iter().zip(drawn) {
+            all[*row] = *symbol;
+        }
+        let sequences = all.chunks(whole);
+        sequences.flat_map(|y| &y[..length]).copied().collect()
+    };
+    let y = ended(&drawn);
 
     let steps = examples
         .pairs
@@ -156,7 +152,7 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
             let here = (&y[..], &examples.pairs[..]);
             noised(*denoiser, path, here, &mut passes.denoiser)
         }
-        Side::Data(_) => Vec::new(),
+        Side::Data => Vec::new(),
     };
     let add = |row: usize, logits: &mut [T]| {
         let known = known.get(row).map_or(&[][..], |known| known);
@@ -164,8 +160,8 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         lines.for_each(|(l, k)| *l = T::of(l.widen() + k));
     };
     let mut shown = Rows::plain(&places);
-    if let Side::Data(_) = side {
-        conditionals.evaluate(at(&y, &mirrored), Want::default(), &mut passes.data);
+    if let Side::Data = side {
+        conditionals.opposite(at(&y, &mirrored), &passes.made, &mut passes.data);
         shown.others.push(&passes.data);
     }
     let ratios = conditionals.visit(&passes.made, shown, |at, logits| {
@@ -181,6 +177,7 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     });
 
     let share = 1.0 / examples.coordinates() as f64;
+    let weights = weights(&examples.pairs, power);
     let consumer = |at: usize, logits: Logits<T>| {
         let row = rows[at];
         let pair = &examples.pairs[row / whole];
@@ -190,7 +187,7 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         let mean: f64 = pull.iter().zip(&p).map(|(l, p)| l * p).sum();
         logits.value.fill(T::of(0.0));
         for ((to, l), p) in logits.value.iter_mut().zip(&pull).zip(&p) {
-            let g = share * p * (l - mean);
+            let g = share * weights[row / whole] * p * (l - mean);
             *to = T::of(if g.abs() > NOTHING { g } else { 0.0 });
         }
         ratios[at][y[places[at]]]
@@ -199,51 +196,49 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     let ratio: Vec<f64> = kernel.descend(&mut passes.kernel, plain, consumer, kernel_gradient);
     kernel.backward(&mut passes.kernel, kernel_gradient);
 
-    let mut moved = vec![None; y.len()];
-    for (place, (_, m)) in places.iter().zip(&drawn) {
-        moved[*place] = Some(m);
-    }
     let one = |yes: bool| if yes { 1.0 } else { 0.0 };
-    let to = |row: usize, z: usize| moved[row].map_or(one(y[row] == z), |m| m[z]);
-    let here = (&mut passes.made, y.len());
-    let made = fit(
-        conditionals,
-        (states, &to, &add),
-        here,
-        conditionals_gradient,
-    );
+    // The law of each row of sequences that were drawn so.
+    let laws = |x: &[usize], drawn: &[(usize, Vec<f64>)]| {
+        let still = |x: &usize| (0..states).map(|z| one(*x == z)).collect();
+        let mut laws: Vec<Vec<f64>> = x.iter().map(still).collect();
+        for (place, (_, m)) in places.iter().zip(drawn) {
+            laws[*place].clone_from(m);
+        }
+        laws
+    };
+    let here = (&mut passes.made, &laws(&y, &drawn)[..]);
+    let made = fit(conditionals, here, &add, conditionals_gradient);
     let mut found = Found {
         ratio: share * ratio.iter().sum::<f64>(),
         made,
         real: None,
     };
-    let Side::Data(real) = side else {
+    let Side::Data = side else {
         return found;
     };
 
-    conditionals.evaluate(at(&real.x, &mirrored), back, &mut passes.real);
-    let kappa = |pair: &Pair| path.schedule().kappa(pair.t);
-    let kappas: Vec<f64> = real.pairs.iter().map(kappa).collect();
-    let noise = |z: usize| match path.mask() {
-        Some(mask) => one(z == mask),
-        None => 1.0 / path.symbols() as f64,
+    let datum = |row: &usize| {
+        let p = (0..path.symbols()).map(|v| one(examples.x1[*row] == v));
+        to(*row, &p.collect::<Vec<f64>>())
     };
-    let to = |row: usize, z: usize| {
-        let kappa = kappas[row / length];
-        kappa * one(real.x1[row] == z) + (1.0 - kappa) * noise(z)
-    };
+    let drawn: Vec<(usize, Vec<f64>)> = rows.iter().map(datum).collect();
+    let real = ended(&drawn);
+    conditionals.evaluate(at(&real, &mirrored), back, &mut passes.real);
     let accumulate = std::mem::replace(&mut conditionals_gradient.accumulate, true);
-    let here = (&mut passes.real, real.x.len());
+    let here = (&mut passes.real, &laws(&real, &drawn)[..]);
     let alone = |_: usize, _: &mut [T]| ();
-    let real = fit(
-        conditionals,
-        (states, &to, &alone),
-        here,
-        conditionals_gradient,
-    );
-    found.real = Some(real);
+    found.real = Some(fit(conditionals, here, &alone, conditionals_gradient));
     conditionals_gradient.accumulate = accumulate;
     found
+}
+
+/// What the steps count, with mean one: `(r - t)^-power`.
+fn weights(pairs: &[Pair], power: f64) -> Vec<f64> {
+    let one = |pair: &Pair| (pair.r - pair.t).powf(-power);
+    let mut weights: Vec<f64> = pairs.iter().map(one).collect();
+    let mean = weights.iter().sum::<f64>() / weights.len() as f64;
+    weights.iter_mut().for_each(|w| *w /= mean);
+    weights
 }
 
 /// `ln b(a | y^{\d})` for each coordinate of sequences `y` at the ends of steps, from a denoiser: its
@@ -278,29 +273,26 @@ fn noised<T: Real, K: Network<T>>(
     })
 }
 
-/// The mean cross-entropy of conditionals with the laws `to(row, symbol)`, and its gradient; `add` puts
-/// what is known to the logits of a row.
+/// The mean cross-entropy of conditionals with a law `[states]` for each row, and its gradient; `add`
+/// puts what is known to the logits of a row.
 fn fit<T: Real, C: Learner<T>>(
     conditionals: &C,
-    (states, to, add): (
-        usize,
-        &(impl Fn(usize, usize) -> f64 + Sync),
-        &(impl Fn(usize, &mut [T]) + Sync),
-    ),
-    (pass, count): (&mut C::Pass, usize),
+    (pass, laws): (&mut C::Pass, &[Vec<f64>]),
+    add: &(impl Fn(usize, &mut [T]) + Sync),
     gradient: &mut Gradient<T>,
 ) -> f64 {
-    let rows: Vec<usize> = (0..count).collect();
-    let share = 1.0 / count as f64;
+    let rows: Vec<usize> = (0..laws.len()).collect();
+    let share = 1.0 / laws.len() as f64;
     let consumer = |row: usize, logits: Logits<T>| {
         let value = logits.value;
         add(row, value);
-        value[states..].fill(T::of(0.0));
-        let value = &mut value[..states];
+        let law = &laws[row];
+        value[law.len()..].fill(T::of(0.0));
+        let value = &mut value[..law.len()];
         let lse = softmax::log_sum_exp(value);
         let mut loss = 0.0;
-        for (z, l) in value.iter_mut().enumerate() {
-            let (log_p, q) = (l.widen() - lse, to(row, z));
+        for (l, q) in value.iter_mut().zip(law) {
+            let log_p = l.widen() - lse;
             loss -= q * log_p;
             let g = log_p.exp() - q;
             *l = T::of(if g.abs() > NOTHING { share * g } else { 0.0 });
@@ -317,6 +309,14 @@ mod tests {
     use fewstep_ctmc::{Chain, Process, Schedule, Source};
 
     use super::*;
+
+    #[test]
+    fn short_steps_count_by_a_power_of_their_length() {
+        let pairs = [(0.0, 0.5), (0.5, 1.0), (0.25, 0.5)];
+        let pairs = pairs.map(|(t, r)| Pair::new(Schedule::Linear, t, r));
+        assert_eq!(weights(&pairs, 0.0), [1.0; 3]);
+        assert_eq!(weights(&pairs, 2.0), [0.5, 0.5, 2.0]);
+    }
 
     /// The exact posterior of a chain.
     struct Posterior<'a>(&'a Chain);

@@ -174,8 +174,8 @@ impl Accelerator {
             Self::Dag(average) => back + 2 + average.draws as u64,
             // The denoiser, and the conditionals, in two directions, on what was drawn.
             Self::Law(matching) if matching.trust => back + 1 + 2 * back,
-            // The conditionals on what was drawn, on it as data, and on data.
-            Self::Law(_) => back + 2 * (2 * back + 1),
+            // The conditionals on what was drawn and on data.
+            Self::Law(_) => back + 2 * 2 * back,
             Self::Sdtt { count, .. } => back + *count as u64,
             Self::Dcd { .. } => back + 1,
             // The student at x_t and later for each latent, and the teacher.

@@ -138,6 +138,13 @@ impl<T: Real> Network<T> for Dit<T> {
         self.run(batch, want, pass);
     }
 
+    fn opposite(&self, batch: Batch, pass: &Pass<T>, to: &mut Pass<T>) {
+        match &self.layout.join {
+            Some(join) => self.oppose_towers(join, pass, to),
+            None => self.evaluate(batch, Want::default(), to),
+        }
+    }
+
     fn visit<R: Send>(
         &self,
         pass: &Pass<T>,

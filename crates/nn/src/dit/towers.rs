@@ -38,9 +38,9 @@ pub struct Towers<T> {
     joined: Vec<T>,
 }
 
-/// The [`side`](crate::conditioned::side) of a sequence from its step `r - t`.
+/// The [`side`](crate::opposed::side) of a sequence from its step `r - t`.
 fn side<T: Real>(steps: &[f64], sequence: usize) -> T {
-    T::of(crate::conditioned::side(0.0, steps[sequence]))
+    T::of(crate::opposed::side(0.0, steps[sequence]))
 }
 
 /// Each sequence along, then each against; the last two of `symbols` are what they begin with.
@@ -98,17 +98,39 @@ impl<T: Real> Dit<T> {
         gelu::forward(Form::Tanh, hidden, &p[up.bias.clone()], active);
         let joined = sized(joined, 2 * rows * c);
         forward(&p[down.weight.clone()], width, active, joined);
-        let (bias, bias_apart) = p[down.bias.clone()].split_at(c);
-        let features = sized(&mut pass.features, rows * c);
-        let lines = features.chunks_exact_mut(c).zip(both.chunks_exact(2 * c));
-        for (row, (f, both)) in lines.enumerate() {
+        let (features, towers) = (&mut pass.features, &pass.towers);
+        self.combine(down, (towers, &pass.steps), 1.0, features);
+    }
+
+    /// `a + z + u + side v` of every position, on the side of the steps or against it.
+    fn combine(
+        &self,
+        down: &Affine,
+        (towers, steps): (&Towers<T>, &[f64]),
+        sign: f64,
+        features: &mut Vec<T>,
+    ) {
+        let c = self.config.width;
+        let (bias, bias_apart) = self.parameters[down.bias.clone()].split_at(c);
+        let rows = towers.both.len() / (2 * c);
+        let length = rows / (steps.len() / 2);
+        let features = sized(features, rows * c);
+        let lines = features.chunks_exact_mut(c);
+        for (row, (f, both)) in lines.zip(towers.both.chunks_exact(2 * c)).enumerate() {
             let (a, z) = both.split_at(c);
-            let (u, v) = joined[row * 2 * c..][..2 * c].split_at(c);
-            let side: T = side(&pass.steps, row / length);
+            let (u, v) = towers.joined[row * 2 * c..][..2 * c].split_at(c);
+            let side = T::of(sign) * side::<T>(steps, row / length);
             for i in 0..c {
                 f[i] = a[i] + z[i] + u[i] + bias[i] + side * (v[i] + bias_apart[i]);
             }
         }
+    }
+
+    /// The features of the other law, from an evaluation of the one.
+    pub(super) fn oppose_towers(&self, [_, down]: &[Affine; 2], pass: &Pass<T>, to: &mut Pass<T>) {
+        to.sizes = pass.sizes;
+        to.rows = None;
+        self.combine(down, (&pass.towers, &pass.steps), -1.0, &mut to.features);
     }
 
     pub(super) fn back_towers(
@@ -237,6 +259,34 @@ mod tests {
                 assert!(seen || apart == 0.0);
             }
         }
+    }
+
+    /// From one evaluation the other law's logits are those of its own.
+    #[test]
+    fn one_evaluation_gives_both_laws() {
+        let net = network();
+        let rows: Vec<usize> = (0..X.len()).collect();
+        let (mut here, mut there, mut other) = Default::default();
+        let behind = Batch {
+            x: &X,
+            t: &[0.7, 0.9],
+            r: &[1.2, 0.7],
+        };
+        net.evaluate(batch(&X), WANT, &mut here);
+        net.evaluate(behind, Want::default(), &mut there);
+        net.opposite(behind, &here, &mut other);
+        let beside = Rows {
+            rows: &rows,
+            tangent: false,
+            others: vec![&there, &other],
+        };
+        let apart = net.visit(&here, beside, |_, l: Logits<f64>| {
+            let far =
+                |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum() };
+            (far(l.others[0], l.others[1]), far(l.others[0], l.value))
+        });
+        assert!(apart.iter().all(|(same, _)| *same < 1e-12));
+        assert!(apart.iter().any(|(_, laws)| *laws > 0.1));
     }
 
     #[test]

@@ -181,11 +181,11 @@ impl Trainer {
                     return Err(RunError::Refused("law has no conditionals".into()));
                 };
                 let pairs = times::steps(path, &matching.grids, o.batch, address);
-                let (examples, real) = law::examples(path, &data()?, &pairs, address);
+                let examples = Examples::corrupt(path, &data()?, &pairs, address);
                 // At rest a correction is zero: the network is the denoiser that it corrects.
                 let side = match matching.trust {
                     true => law::Side::Denoiser(self.frozen.as_ref().unwrap_or(&self.network)),
-                    false => law::Side::Data(&real),
+                    false => law::Side::Data,
                 };
                 let examples = examples.carrying((path, self.setting.carried), address);
                 let Work {
@@ -203,7 +203,7 @@ impl Trainer {
                 let now = law::step(
                     (&self.network, &network.network),
                     (&examples, side),
-                    path,
+                    (path, law::POWER),
                     address,
                     matching,
                     (&mut into, &mut second),
