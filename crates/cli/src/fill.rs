@@ -1,18 +1,32 @@
-//! `fewstep fill`: what stands between, before and after given text.
+//! `fewstep fill`: what stands between, before and after given text, or in the gaps of a picture.
+
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use fewstep::{
-    data::Tokenizer,
-    sequence::sampler::{State, sample},
+    data::{Tokenizer, gaps},
+    sequence::{
+        Model,
+        sampler::{State, sample},
+    },
 };
 
-use crate::{Failure, generation::Generation};
+use crate::{Failure, generation::Generation, pictures::Files};
 
 /// Arguments of `fewstep fill`.
 #[derive(ClapArgs)]
 pub struct Args {
     /// Text with gaps: {20} stands for 20 tokens to be written, {{ for a brace
-    template: String,
+    #[arg(required_unless_present = "picture", conflicts_with = "picture")]
+    template: Option<String>,
+    /// A picture with gaps, for runs of pictures: PNG or JPEG in their size and colours
+    #[arg(long, value_name = "FILE", requires_all = ["mask", "place"])]
+    picture: Option<PathBuf>,
+    /// A picture of the same size: black where pixels of --picture are kept, white where they are drawn
+    #[arg(long, value_name = "FILE", requires = "picture")]
+    mask: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
     /// Versions
     #[arg(long, short = 'n', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     count: u32,
@@ -27,29 +41,19 @@ enum Piece {
     Gap(usize),
 }
 
-/// Prints the template with its gaps filled.
+/// Prints the template with its gaps filled, or writes pictures.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let pieces = pieces(&args.template).map_err(Failure::Usage)?;
+    let pieces = args.template.as_deref().map(pieces).transpose();
+    let pieces = pieces.map_err(Failure::Usage)?;
     let model = args.generation.open()?;
-    let Some(tokenizer) = model.corpus.tokenizer() else {
-        return Err(Failure::Usage(
-            "this run is of the built-in language, which has no text; use a run on text".into(),
-        ));
-    };
-    let given = tokens(tokenizer, &pieces)?;
-    if given.len() > model.length {
-        return Err(Failure::Usage(format!(
-            "the template has {} tokens, the model holds {}",
-            given.len(),
-            model.length
-        )));
-    }
+    let given = args.given(&model, pieces)?;
     let grid = args.generation.grid()?;
     let decoding = args.generation.decoding(&model);
     let seed = args.generation.seed;
     let numbers = (0, args.count as usize);
     let sizes = (given.len(), decoding.latent.carried);
-    let mut state = State::carrying(&model.path, numbers, sizes, seed);
+    let state = State::carrying(&model.path, numbers, sizes, seed);
+    let mut state = state.labelled(&model.labels);
     let length = state.length();
     for (at, token) in given.iter().enumerate() {
         if let Some(token) = token {
@@ -65,15 +69,62 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let seen = |number: usize, state: &State| onlooker.see(number + 1, state);
     let nfe = sample(network, path, &grid, &decoding, &mut state, seed, seen);
     onlooker.finish()?;
-    for sequence in state.sequences() {
-        println!("{}", model.corpus.show(sequence));
-    }
+    let what = match model.corpus.format() {
+        Some(format) => {
+            let all: Vec<usize> = state.sequences().flatten().copied().collect();
+            args.files.write(&format, &all)?;
+            "pixels drawn"
+        }
+        None => {
+            for sequence in state.sequences() {
+                println!("{}", model.corpus.show(sequence));
+            }
+            "tokens written"
+        }
+    };
     let unknown = given.iter().filter(|token| token.is_none()).count();
     eprintln!(
-        "{unknown} of {} tokens written, {nfe} network evaluations",
+        "{unknown} of {} {what}, {nfe} network evaluations",
         given.len()
     );
     Ok(())
+}
+
+impl Args {
+    /// What is known of a sequence: pixels of a picture, or tokens of a template.
+    fn given(
+        &self,
+        model: &Model,
+        pieces: Option<Vec<Piece>>,
+    ) -> Result<Vec<Option<usize>>, Failure> {
+        let refuse = |why: String| Err(Failure::Usage(why));
+        match (model.corpus.format(), &self.picture, &self.mask, pieces) {
+            (Some(format), Some(picture), Some(mask), _) => {
+                gaps(&format, picture, mask).map_err(|e| Failure::Usage(e.to_string()))
+            }
+            (Some(_), ..) => {
+                refuse("this run is of pictures; give --picture, --mask and --pictures".into())
+            }
+            (None, _, _, Some(pieces)) => {
+                let Some(tokenizer) = model.corpus.tokenizer() else {
+                    return refuse(
+                        "this run is of the built-in language, which has no text; use a run on text"
+                            .into(),
+                    );
+                };
+                let given = tokens(tokenizer, &pieces)?;
+                if given.len() > model.length {
+                    return refuse(format!(
+                        "the template has {} tokens, the model holds {}",
+                        given.len(),
+                        model.length
+                    ));
+                }
+                Ok(given)
+            }
+            (None, ..) => refuse("this run is not of pictures; give a template".into()),
+        }
+    }
 }
 
 /// The tokens of a template; a gap's are unknown.

@@ -1,16 +1,24 @@
 //! What `fewstep sample` and `fewstep fill` have in common: the run, the grid and the draws.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, ValueEnum};
-use fewstep::sequence::{
-    Model,
-    sampler::{Decoding, Guidance, Kernel, State},
-    trace::Recording,
+use fewstep::{
+    image,
+    report::atomic,
+    sequence::{
+        Model,
+        sampler::{Decoding, Guidance, Kernel, State},
+        trace::Recording,
+    },
 };
 use fewstep_ctmc::Grid;
 
 use crate::{Failure, order::OrderArgs, parse, watch::Screen};
+
+/// Pictures in a row of an animation, and the width of a pixel.
+const ANIMATED_COLUMNS: usize = 4;
+const ANIMATED_ZOOM: usize = 6;
 
 /// The kernel of a step.
 #[derive(Clone, Copy, ValueEnum)]
@@ -62,8 +70,9 @@ pub struct Generation {
     /// Show the first sequence forming, on a terminal
     #[arg(long)]
     watch: bool,
-    /// Write a page that replays the first sequences step by step, in any browser
-    #[arg(long, value_name = "FILE.html")]
+    /// Write a page that replays the first sequences step by step, in any browser; of pictures, an
+    /// animation of the first ones if it ends in .png
+    #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
 
@@ -136,6 +145,12 @@ impl Generation {
     pub fn onlooker<'a>(&self, model: &'a Model, grid: &Grid) -> Result<Onlooker<'a>, Failure> {
         if let Some(file) = &self.trace {
             // Found before the work and not after it.
+            if animates(file) && model.corpus.format().is_none() {
+                return Err(Failure::Usage(
+                    "this run is of text, which is replayed by a page; let --trace end in .html"
+                        .into(),
+                ));
+            }
             let directory = file.parent().filter(|dir| !dir.as_os_str().is_empty());
             if directory.is_some_and(|dir| !dir.is_dir()) || file.is_dir() {
                 let file = file.display();
@@ -184,12 +199,32 @@ impl Onlooker<'_> {
         if let Some(screen) = self.screen {
             screen.close();
         }
-        if let (Some(recording), Some(file)) = (self.recording, self.file) {
-            recording
+        let (Some(recording), Some(file)) = (self.recording, self.file) else {
+            return Ok(());
+        };
+        let failed = |e: String| Failure::Failed(e);
+        match self.model.corpus.format().filter(|_| animates(&file)) {
+            Some(format) => {
+                let moments = recording.moments().iter();
+                let frames = moments.map(|moment| {
+                    let symbols = moment.frames.iter().map(|frame| &frame.symbols[..]);
+                    symbols.collect::<Vec<_>>().concat()
+                });
+                let frames: Vec<Vec<usize>> = frames.collect();
+                let png = image::animation(&format, &frames, ANIMATED_COLUMNS, ANIMATED_ZOOM);
+                let png = png.map_err(|e| failed(e.to_string()))?;
+                atomic(&file, &png).map_err(|e| failed(e.to_string()))?;
+            }
+            None => recording
                 .write(&self.model.corpus, &self.title, &file)
-                .map_err(|e| Failure::Failed(e.to_string()))?;
-            eprintln!("{}", file.display());
+                .map_err(|e| failed(e.to_string()))?,
         }
+        eprintln!("{}", file.display());
         Ok(())
     }
+}
+
+/// Whether a trace is an animation and no page.
+fn animates(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "png")
 }

@@ -16,6 +16,7 @@ mod judge;
 mod methods;
 mod order;
 mod parse;
+mod pictures;
 mod potts;
 mod progress;
 mod run_dir;

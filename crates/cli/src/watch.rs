@@ -6,9 +6,12 @@
 
 use std::{io::IsTerminal, thread, time::Duration};
 
-use fewstep::sequence::{
-    Corpus,
-    trace::{Kind, Recording},
+use fewstep::{
+    image::Format,
+    sequence::{
+        Corpus,
+        trace::{Kind, Recording},
+    },
 };
 use fewstep_ctmc::Grid;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -64,6 +67,17 @@ impl Screen {
 fn last(recording: &Recording, corpus: &Corpus) -> Option<String> {
     let moment = recording.moments().last()?;
     let frame = moment.frames.first()?;
+    let where_it_is = format!(
+        "step {}/{}  t = {:.3}  {} evaluations",
+        moment.step,
+        recording.steps(),
+        moment.t,
+        moment.evaluations
+    );
+    if let Some(format) = corpus.format() {
+        let picture = picture(&format, &frame.symbols);
+        return Some(format!("{where_it_is}\n\n{picture}"));
+    }
     let pieces = frame
         .texts(corpus)
         .into_iter()
@@ -80,13 +94,28 @@ fn last(recording: &Recording, corpus: &Corpus) -> Option<String> {
             }
         });
     Some(format!(
-        "step {}/{}  t = {:.3}  {} evaluations\n\n{}",
-        moment.step,
-        recording.steps(),
-        moment.t,
-        moment.evaluations,
+        "{where_it_is}\n\n{}",
         pieces.collect::<Vec<String>>().join(corpus.separator())
     ))
+}
+
+/// A picture of half blocks: a character is one pixel above another.
+fn picture(format: &Format, symbols: &[usize]) -> String {
+    let colour = |row: usize, column: usize| {
+        let symbol = symbols.get(row * format.width + column)?;
+        Some(format.colour(*symbol).map(|c| c.to_string()).join(";"))
+    };
+    let cell = |row: usize, column: usize| {
+        let upper = colour(row, column).unwrap_or_default();
+        let lower = colour(row + 1, column).map(|c| format!("\x1b[48;2;{c}m"));
+        format!("\x1b[38;2;{upper}m{}\u{2580}", lower.unwrap_or_default())
+    };
+    let line = |row: usize| {
+        let cells = (0..format.width).map(|column| cell(row, column));
+        cells.collect::<String>() + PLAIN
+    };
+    let lines = (0..format.height).step_by(2).map(line);
+    lines.collect::<Vec<String>>().join("\n")
 }
 
 /// Without what would steer the terminal.
@@ -101,7 +130,7 @@ fn harmless(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fewstep::sequence::sampler::State;
+    use fewstep::{image::Pixels, sequence::sampler::State};
     use fewstep_ctmc::Language;
 
     use super::*;
@@ -122,6 +151,26 @@ mod tests {
         assert_eq!(
             text,
             format!("step 1/2  t = 0.500  1 evaluations\n\n{mask}{BOLD}e{PLAIN}{mask}")
+        );
+    }
+
+    #[test]
+    fn a_picture_is_two_rows_a_line() {
+        let format = Format {
+            width: 2,
+            height: 3,
+            pixels: Pixels::Grey(2),
+        };
+        let (white, black) = ("255;255;255", "0;0;0");
+        let cell = |a: &str, b: &str| format!("\x1b[38;2;{a}m\x1b[48;2;{b}m\u{2580}");
+        let last = format!("\x1b[38;2;{white}m\u{2580}");
+        assert_eq!(
+            picture(&format, &[1, 0, 0, 0, 1, 1]),
+            format!(
+                "{}{}{PLAIN}\n{last}{last}{PLAIN}",
+                cell(white, black),
+                cell(black, black)
+            )
         );
     }
 

@@ -214,3 +214,124 @@ fn digits_from_files() {
         "one directory",
     );
 }
+
+/// A PNG of `side` pixels a side.
+fn png(file: &Path, side: u32, colour: impl Fn(u32, u32) -> [u8; 3]) {
+    let picture = image::RgbImage::from_fn(side, side, |x, y| image::Rgb(colour(x, y)));
+    picture.save(file).unwrap();
+}
+
+#[test]
+fn gaps_of_a_picture() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    done(
+        dir,
+        &format!("train --figures --out run --chain uniform --steps 3 {TINY}"),
+    );
+    let (ground, red) = ([24, 26, 34], [232, 93, 76]);
+    let figure = |x: u32, y: u32| if x < 5 && y < 7 { red } else { ground };
+    let gap = |x: u32, y: u32| [if x + y > 9 { 255 } else { 0 }; 3];
+    png(&dir.join("picture.png"), 12, figure);
+    png(&dir.join("mask.png"), 12, gap);
+    // Under the gap anything may stand; both files may be magnified.
+    let odd = |x: u32, y: u32| match gap(x, y)[0] {
+        0 => figure(x, y),
+        _ => [(x * 20) as u8, 3, 200],
+    };
+    png(&dir.join("large.png"), 36, |x, y| odd(x / 3, y / 3));
+    png(&dir.join("large-mask.png"), 24, |x, y| gap(x / 2, y / 2));
+    let fill = "fill --from run --steps 3 -n 3 --zoom 1 --columns 3 --classes plus";
+    let out = fewstep(
+        dir,
+        &format!(
+            "{fill} --picture picture.png --mask mask.png --pictures filled.png --trace film.png"
+        ),
+    );
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.success(), "{said}");
+    let drawn = (0..144).filter(|i| gap(i % 12, i / 12)[0] == 255).count();
+    assert!(
+        said.contains(&format!("{drawn} of 144 pixels drawn")),
+        "{said}"
+    );
+    let filled = image::open(dir.join("filled.png")).unwrap().into_rgb8();
+    assert_eq!(filled.dimensions(), (3 * 12 + 2 * 2, 12));
+    let mut changed = 0;
+    for (version, x, y) in (0..3 * 144).map(|i| (i / 144, i % 12, i / 12 % 12)) {
+        let seen = filled.get_pixel(version * 14 + x, y).0;
+        if gap(x, y)[0] == 0 {
+            assert_eq!(seen, figure(x, y), "{version} at {x}, {y}");
+        }
+        changed += u32::from(seen != figure(x, y));
+    }
+    assert!(changed > 100, "so short a training draws noise: {changed}");
+    let film = fs::read(dir.join("film.png")).unwrap();
+    assert!(film.windows(4).any(|name| name == b"acTL"));
+    done(
+        dir,
+        &format!("{fill} --picture large.png --mask large-mask.png --pictures again.png"),
+    );
+    let files = ["filled.png", "again.png"].map(|file| fs::read(dir.join(file)).unwrap());
+    assert_eq!(files[0], files[1]);
+
+    png(&dir.join("small.png"), 10, figure);
+    png(&dir.join("grey.png"), 12, |_, _| [128; 3]);
+    png(&dir.join("black.png"), 12, |_, _| [0; 3]);
+    png(&dir.join("pink.png"), 12, |_, _| [255, 0, 255]);
+    png(&dir.join("rough.png"), 24, |x, _| {
+        if x == 1 { red } else { ground }
+    });
+    fs::write(dir.join("text.png"), "no picture").unwrap();
+    let cut = fs::read(dir.join("picture.png")).unwrap();
+    fs::write(dir.join("cut.png"), &cut[..cut.len() / 2]).unwrap();
+    for (picture, mask, why) in [
+        ("small.png", "mask.png", "10 x 10 pixels"),
+        ("picture.png", "small.png", "10 x 10 pixels"),
+        (
+            "picture.png",
+            "grey.png",
+            "row 0, column 0 is neither black",
+        ),
+        ("picture.png", "black.png", "all black"),
+        ("pink.png", "mask.png", "row 0, column 0 is #ff00ff"),
+        ("rough.png", "mask.png", "several colours"),
+        ("text.png", "mask.png", "neither PNG nor JPEG"),
+        ("cut.png", "mask.png", "cannot be decoded"),
+        ("none.png", "mask.png", "none.png"),
+        ("film.png", "mask.png", "animated"),
+    ] {
+        refused(
+            dir,
+            &format!("{fill} --picture {picture} --mask {mask} --pictures refused.png"),
+            why,
+        );
+    }
+    refused(dir, "fill {3} --from run", "of pictures");
+    assert!(!dir.join("refused.png").exists());
+    // What else is missing is said by the parser of arguments.
+    for line in ["--mask mask.png", "--picture picture.png --mask mask.png"] {
+        let out = fewstep(dir, &format!("fill --from run {line}"));
+        assert_eq!(out.status.code(), Some(2), "{line}");
+    }
+    // Pictures are animated, text is not.
+    done(
+        dir,
+        "sample --from run --steps 2 -n 2 --trace two.png --pictures still.png",
+    );
+    assert!(
+        fs::read(dir.join("two.png"))
+            .unwrap()
+            .starts_with(b"\x89PNG")
+    );
+    done(
+        dir,
+        "train --out words --steps 1 --width 16 --blocks 1 --heads 2 --batch 2",
+    );
+    refused(dir, "sample --from words --trace x.png", "end in .html");
+    refused(
+        dir,
+        "fill --from words --picture picture.png --mask mask.png --pictures x.png",
+        "not of pictures",
+    );
+}

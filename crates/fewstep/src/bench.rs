@@ -11,7 +11,7 @@ use fewstep_ctmc::{
 };
 use fewstep_nn::{
     AdamW, Adaptation, Batch, Error, Gradient, Learner, Network, Rows, Want,
-    dit::{Config, Dit, Layout, Pass, Sight, Step, TimeInput},
+    dit::{Config, Dit, Layout, Pass, Positions, Sight, Step, TimeInput},
     kernel::{View, matmul},
     optim::{Settings, clip},
     vqgan::{self, Vqgan},
@@ -335,6 +335,7 @@ fn dag(
         time: TimeInput::Time,
         step: Step::Trunk,
         sight: Sight::Whole,
+        positions: Positions::Line,
     };
     // Three passes, half of the rows through the head, and the way back.
     let operations = 6.0 * operations(&config, length, length * count, 0)

@@ -18,7 +18,7 @@ use fewstep_ctmc::{
 };
 use fewstep_nn::{
     AdamW, Adaptation, Batch, Conditioned, Conditioning, Gradient, Learner, Network, Rows, Want,
-    dit::{Config, Dit, Sight, Step, TimeInput},
+    dit::{Config, Dit, Positions, Sight, Step, TimeInput},
     optim::Settings,
     softmax,
 };
@@ -51,6 +51,7 @@ fn dit(path: &Path, step: Step, phase: f64) -> Dit<f64> {
         time: TimeInput::Time,
         step,
         sight: Sight::Whole,
+        positions: Positions::Line,
     };
     shaken(Dit::new(config, 1).unwrap(), phase)
 }

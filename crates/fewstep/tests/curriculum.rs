@@ -13,7 +13,7 @@ use fewstep::{
 use fewstep_ctmc::{Path, Process, Schedule, Source};
 use fewstep_nn::{
     Adaptation, Gradient, Learner,
-    dit::{Config, Dit, Sight, Step, TimeInput},
+    dit::{Config, Dit, Positions, Sight, Step, TimeInput},
 };
 
 const SYMBOLS: usize = 7;
@@ -39,6 +39,7 @@ fn network(path: &Path) -> Denoiser<Dit<f64>> {
         time: TimeInput::Time,
         step: Step::None,
         sight: Sight::Whole,
+        positions: Positions::Line,
     };
     let mut network = Dit::new(config, 1).unwrap();
     for (i, p) in network.parameters_mut().iter_mut().enumerate() {

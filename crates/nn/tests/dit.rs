@@ -5,10 +5,15 @@
 
 use fewstep_nn::{
     Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Want, by_rows,
-    dit::{Config, Dit, Pass, Sight, Step, TimeInput},
+    dit::{Config, Dit, Pass, Positions, Sight, Step, TimeInput},
 };
 
 const LENGTH: usize = 5;
+
+const SQUARE: Positions = Positions::Grid {
+    rows: 2,
+    columns: 2,
+};
 
 fn config(heads: usize, step: Step, time: TimeInput) -> Config {
     Config {
@@ -22,6 +27,7 @@ fn config(heads: usize, step: Step, time: TimeInput) -> Config {
         time,
         step,
         sight: Sight::Whole,
+        positions: Positions::Line,
     }
 }
 
@@ -46,6 +52,13 @@ fn cases() -> Vec<Dit<f64>> {
             net.gain = 1.3;
             out.push(net);
         }
+    }
+    // Sequences of the tests are shorter than the grid, or go on behind it.
+    for (heads, step) in [(1, Step::Correction { width: 8 }), (3, Step::None)] {
+        out.push(network(Config {
+            positions: SQUARE,
+            ..config(heads, step, TimeInput::Time)
+        }));
     }
     out
 }
@@ -198,6 +211,35 @@ fn adaptation_starts_at_the_base() {
     for step in [Step::Trunk, Step::Correction { width: 8 }] {
         let adapted = base.clone().adapted(step, 5).unwrap();
         assert_eq!(logits(&adapted, &data, 0).0, before);
+    }
+}
+
+/// Angles see distances alone: a picture of one symbol looks the same from everywhere. The cells' vectors
+/// tell its places apart, but not those behind the grid.
+#[test]
+fn cells_of_a_plain_picture_differ_by_their_vectors() {
+    let mut net = network(Config {
+        positions: SQUARE,
+        ..config(1, Step::None, TimeInput::Time)
+    });
+    let seen = |net: &Dit<f64>| {
+        let (t, r) = (vec![0.4], vec![0.4]);
+        let x = vec![1; 6];
+        logits(net, &Data { x, t, r }, 0).0
+    };
+    let gap = |all: &[f64], a: usize, b: usize| {
+        let row = |i: usize| &all[i * 7..(i + 1) * 7];
+        let each = row(a).iter().zip(row(b)).map(|(a, b)| (a - b).abs());
+        each.fold(0.0, f64::max)
+    };
+    let with = seen(&net);
+    let vectors = net.layout().positions.clone().unwrap();
+    assert_eq!(vectors.len(), 4 * 12);
+    net.parameters_mut()[vectors].fill(0.0);
+    let without = seen(&net);
+    for (a, b) in [(0, 1), (0, 2), (1, 2), (3, 4)] {
+        assert!(gap(&with, a, b) > 1e-4, "{a} and {b}");
+        assert!(gap(&without, a, b) < 1e-12, "{a} and {b}");
     }
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
 use burn::tensor::{Device, FloatDType, Int, Tensor};
-use fewstep_nn::dit::{Config, FEATURES, Layout, Sight, Step, TimeInput};
+use fewstep_nn::dit::{Config, FEATURES, Layout, Positions, Sight, Step, TimeInput};
 use fewstep_nn::reference::{
     Dit, Gelu, attention, devices, embedding, from_slice, gate, linear, norm, rotary, silu,
     sinusoid, softmax, to_vec,
@@ -416,6 +416,7 @@ fn config(heads: usize, step: Step, time: TimeInput) -> Config {
         time,
         step,
         sight: Sight::Whole,
+        positions: Positions::Line,
     }
 }
 
@@ -533,6 +534,7 @@ fn correction_vanishes_at_the_boundary() {
     let base = Config {
         step: Step::None,
         sight: Sight::Whole,
+        positions: Positions::Line,
         ..config.clone()
     };
     let flat = parameters(&config);

@@ -24,6 +24,6 @@ mod tokenizer;
 pub use dataset::Dataset;
 pub use error::Error;
 pub use manifest::{Documents, Manifest, Packing, Part, Settings, Shard, Source, Split};
-pub use pictures::{PictureOptions, Pictures, prepare_pictures};
+pub use pictures::{PictureOptions, Pictures, gaps, prepare_pictures};
 pub use prepare::{Options, Prepared, Watch, prepare};
 pub use tokenizer::{Characters, Description, Tokenizer};

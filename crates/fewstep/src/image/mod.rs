@@ -5,6 +5,7 @@
 //! built in, with a law that needs no network to be compared with; others come from files
 //! ([`data`](crate::data)).
 
+mod animation;
 mod experiment;
 mod figures;
 mod format;
@@ -15,6 +16,7 @@ mod terminal;
 
 use serde::{Deserialize, Serialize};
 
+pub use animation::animation;
 pub use experiment::run;
 pub use figures::{Attributes, COUNT, Figures, PIXELS, SHAPES, SIDE, SYMBOLS};
 pub use format::{Format, Pixels};

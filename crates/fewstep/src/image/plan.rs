@@ -50,7 +50,7 @@ impl Plan {
                     heads: 3,
                 },
                 base: Optimization {
-                    steps: 3000,
+                    steps: 6000,
                     batch: 16,
                     rate: 2e-3,
                     ..text.base

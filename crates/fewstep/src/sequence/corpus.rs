@@ -5,6 +5,7 @@ use fewstep_ctmc::{
     language::Fit,
     random::{Key, Purpose, index, uniform},
 };
+use fewstep_nn::dit::Positions;
 
 use super::{Data, RunError};
 use crate::{
@@ -86,6 +87,15 @@ impl Corpus {
             Self::Figures(_) => Some(Format::FIGURES),
             _ => self.pictures().map(|pictures| pictures.format),
         }
+    }
+
+    /// How a network tells positions apart: those of pictures are cells.
+    pub fn positions(&self) -> Positions {
+        self.format()
+            .map_or(Positions::Line, |format| Positions::Grid {
+                rows: format.height,
+                columns: format.width,
+            })
     }
 
     /// What the shards hold, if they hold pictures.

@@ -6,7 +6,7 @@ use std::path::{Path as FilePath, PathBuf};
 use fewstep_ctmc::{Path, Process, Schedule, Source};
 use fewstep_nn::{
     checkpoint,
-    dit::{Config, Sight, Step, TimeInput},
+    dit::{Config, Positions, Sight, Step, TimeInput},
 };
 use serde::{Deserialize, Serialize};
 
@@ -154,6 +154,7 @@ impl Sizes {
             },
             step: Step::None,
             sight: Sight::Whole,
+            positions: Positions::Line,
         }
     }
 }

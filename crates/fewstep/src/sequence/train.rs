@@ -16,7 +16,7 @@ use std::{
 use fewstep_ctmc::{Grid, Path};
 use fewstep_nn::{
     Adaptation, Learner, Network, Real, TrainState, checkpoint,
-    dit::{Dit, Step},
+    dit::{Config, Dit, Step},
     optim::{Averaging, FILE, Schedule, Settings, Trainable},
 };
 use serde_json::json;
@@ -154,10 +154,11 @@ impl Trainer {
                     Some(start) => load(start, setting.chain, &corpus)?,
                     None => {
                         let path = setting.chain.path(corpus.symbols())?;
-                        (
-                            Dit::new(setting.sizes.config(&path, corpus.labels()), seed)?,
-                            path,
-                        )
+                        let config = Config {
+                            positions: corpus.positions(),
+                            ..setting.sizes.config(&path, corpus.labels())
+                        };
+                        (Dit::new(config, seed)?, path)
                     }
                 };
                 (network, path, None, Adaptation::Full)

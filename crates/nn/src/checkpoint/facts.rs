@@ -61,6 +61,9 @@ pub struct Own {
     pub mask: Option<usize>,
     /// How it sees a step.
     pub step: OwnStep,
+    /// Rows and columns of its pictures, if it knows positions so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<[usize; 2]>,
 }
 
 /// [`TimeInput`] as it is written.

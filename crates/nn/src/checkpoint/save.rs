@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::Error;
 use super::facts::{Own, VERSION};
-use crate::dit::{Config, Layout, TimeInput};
+use crate::dit::{Config, Layout, Positions, TimeInput};
 use crate::{Real, replace};
 
 /// Writes `config.json` and `model.safetensors` into a directory, which is created if missing.
@@ -57,6 +57,10 @@ fn description(config: &Config) -> Value {
         time: config.time.into(),
         mask: config.mask,
         step: config.step.into(),
+        grid: match config.positions {
+            Positions::Line => None,
+            Positions::Grid { rows, columns } => Some([rows, columns]),
+        },
     };
     json!({
         "model_type": family,
@@ -141,6 +145,7 @@ mod tests {
             assert_eq!(TimeInput::from(own.time), config.time);
             assert_eq!(Step::from(own.step), config.step);
             assert_eq!(own.mask, config.mask);
+            assert_eq!(json["fewstep"].get("grid"), None);
             assert_eq!(facts.heads, Some(config.heads));
             assert!(facts.notes.is_empty());
         }

@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{Problem, plain};
+use super::facts::Facts;
 use super::fit::{self, misfit};
 use super::stored::Checkpoint;
-use crate::dit::{Config, Layout, Sight, Step, TimeInput};
+use crate::dit::{Config, Layout, Positions, Sight, Step, TimeInput};
 
 /// Parameters of the projection of Di4C's latent, which its networks register last.
 pub const LATENT: [&str; 4] = [
@@ -21,6 +22,9 @@ pub const LATENT: [&str; 4] = [
 
 /// The buffer with the frequencies of the rotary embedding; it can be recomputed.
 const FREQUENCIES: &str = "rotary_emb.inv_freq";
+
+/// The vectors of a picture's cells.
+const POSITIONS: &str = "position_embed.weight";
 
 /// A name without the wrappers around the network.
 pub fn bare(mut name: &str) -> &str {
@@ -131,6 +135,7 @@ impl Survey {
         } else {
             Step::None
         };
+        let vectors = shape(POSITIONS).is_some();
         let frequencies = shape(FREQUENCIES).map(|shape| shape.iter().product::<usize>());
         for (name, said, found) in [
             ("vocabulary", facts.vocabulary, vocabulary),
@@ -173,7 +178,21 @@ impl Survey {
             time: TimeInput::Zero,
             step,
             sight: Sight::Whole,
+            positions: self.positions(facts, vectors),
         })
+    }
+
+    /// A grid if there are vectors of its cells, whose rows and columns only our own files say.
+    fn positions(&mut self, facts: &Facts, vectors: bool) -> Positions {
+        match facts.own.as_ref().and_then(|own| own.grid) {
+            Some([rows, columns]) => return Positions::Grid { rows, columns },
+            None if vectors => self.contradictions.push(format!(
+                "it has {POSITIONS}, and nothing says how many rows and columns its pictures have; \
+                 its config.json has them under fewstep, grid"
+            )),
+            None => {}
+        }
+        Positions::Line
     }
 
     fn length(&mut self, said: Option<usize>) -> usize {

@@ -48,6 +48,34 @@ pub enum Step {
     },
 }
 
+/// How the network tells positions apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Positions {
+    /// By rotary angles along a line, as text has it: only distances are seen.
+    #[default]
+    Line,
+    /// As cells of a picture, row by row: half of a head's rotary angles are of the row, half of the
+    /// column, so that what is above is as near as what is beside; and every cell has a vector that is
+    /// added to its symbol's, so that corners and middle differ where all symbols are noise. What stands
+    /// behind the cells has rows of its own, and no vector.
+    Grid {
+        /// Rows.
+        rows: usize,
+        /// Cells of a row.
+        columns: usize,
+    },
+}
+
+impl Positions {
+    /// The cells that have a vector; `None` if they are too many to count.
+    pub fn cells(self) -> Option<usize> {
+        match self {
+            Self::Line => Some(0),
+            Self::Grid { rows, columns } => rows.checked_mul(columns),
+        }
+    }
+}
+
 /// What a prediction is made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sight {
@@ -87,6 +115,8 @@ pub struct Config {
     pub step: Step,
     /// What it predicts from.
     pub sight: Sight,
+    /// How it tells positions apart.
+    pub positions: Positions,
 }
 
 /// Names of the published sizes, for [`Config::named`].
@@ -118,6 +148,7 @@ impl Config {
             time: TimeInput::Zero,
             step: Step::None,
             sight: Sight::Whole,
+            positions: Positions::Line,
         }
         .checked()
     }
@@ -180,6 +211,18 @@ impl Config {
                  {width}, vocabulary {}",
                 self.vocabulary
             ));
+        }
+        if let Positions::Grid { rows, columns } = self.positions {
+            let cells = self.positions.cells();
+            if cells.is_none_or(|cells| cells == 0 || cells > self.length) {
+                return refuse(format!(
+                    "{rows} rows of {columns} cells are not in a sequence of {}",
+                    self.length
+                ));
+            }
+            if self.sight != Sight::Whole {
+                return refuse("two towers see a line, not a picture".into());
+            }
         }
         let parameters = super::Layout::parameters(&self);
         if parameters.is_none_or(|n| n > isize::MAX as usize / 16) {
@@ -252,6 +295,37 @@ mod tests {
                     ..good.clone()
                 },
                 "memory",
+            ),
+            (
+                Config {
+                    positions: Positions::Grid {
+                        rows: 33,
+                        columns: 32,
+                    },
+                    ..good.clone()
+                },
+                "cells",
+            ),
+            (
+                Config {
+                    positions: Positions::Grid {
+                        rows: usize::MAX,
+                        columns: 3,
+                    },
+                    ..good.clone()
+                },
+                "cells",
+            ),
+            (
+                Config {
+                    positions: Positions::Grid {
+                        rows: 4,
+                        columns: 4,
+                    },
+                    sight: Sight::Others { width: 8 },
+                    ..good.clone()
+                },
+                "towers",
             ),
         ] {
             let error = bad.checked().unwrap_err().to_string();

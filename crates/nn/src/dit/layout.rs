@@ -60,6 +60,8 @@ pub struct Layout {
     pub norm: Range<usize>,
     pub head: Affine,
     pub modulation: Affine,
+    /// The vectors of a picture's cells.
+    pub positions: Option<Range<usize>>,
     pub step: Option<[Affine; 2]>,
     pub correction: Option<Correction>,
     /// The MLP that joins two towers.
@@ -104,6 +106,8 @@ impl Layout {
         let norm = b.add("output_layer.norm_final.weight", &[c]);
         let head = b.affine("output_layer.linear", config.vocabulary, c);
         let modulation = b.affine("output_layer.adaLN_modulation", 2 * c, e);
+        let cells = config.positions.cells().filter(|&cells| cells > 0);
+        let positions = cells.map(|cells| b.add("position_embed.weight", &[cells, c]));
         let step = (config.step != Step::None).then(|| map(&mut b, "step_map", e));
         let correction = match config.step {
             Step::Correction { width } => Some(Correction::new(&mut b, (c, e, width))),
@@ -123,6 +127,7 @@ impl Layout {
             norm,
             head,
             modulation,
+            positions,
             step,
             correction,
             join,
@@ -170,7 +175,8 @@ impl Layout {
                 affine(width, c.checked_mul(2)?)?.checked_add(affine(c.checked_mul(2)?, width)?)?
             }
         };
-        v.checked_mul(c)?
+        v.checked_add(config.positions.cells()?)?
+            .checked_mul(c)?
             .checked_add(join)?
             .checked_add(map)?
             .checked_add(block.checked_mul(config.blocks)?)?
@@ -182,6 +188,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dit::Positions;
 
     #[test]
     fn names_shapes_and_totals_agree() {
@@ -190,9 +197,17 @@ mod tests {
                 Step::Trunk => Sight::Others { width: 30 },
                 _ => Sight::Whole,
             };
+            let positions = match step {
+                Step::Correction { .. } => Positions::Grid {
+                    rows: 5,
+                    columns: 7,
+                },
+                _ => Positions::Line,
+            };
             let config = Config {
                 step,
                 sight,
+                positions,
                 ..Config::named("tiny", 300).unwrap()
             };
             let layout = Layout::new(&config);

@@ -28,7 +28,7 @@ mod towers;
 mod trunk;
 
 pub use crate::layout::{Affine, Tensor};
-pub use config::{Config, SIZES, Sight, Step, TimeInput};
+pub use config::{Config, Positions, SIZES, Sight, Step, TimeInput};
 pub use frame::{Edge, Frame};
 pub(crate) use layout::map;
 pub use layout::{Block, Correction, FEATURES, Layout};

@@ -4,7 +4,7 @@ use fewstep_ctmc::random::{Key, Purpose, uniform};
 use rayon::prelude::*;
 
 use super::{
-    Config, Layout, Step,
+    Config, Layout, Positions, Step,
     correction::Corrected,
     frame::Framed,
     head::Pool,
@@ -132,9 +132,12 @@ impl<T: Real> Dit<T> {
     /// Of parts that belong together.
     pub(crate) fn assemble(config: Config, layout: Layout, parameters: Vec<T>) -> Self {
         Self {
-            angles: match layout.frame {
-                None => Angles::new(config.length, config.head_width()),
-                Some(_) => Angles::still(config.length, config.head_width()),
+            angles: match (&layout.frame, config.positions) {
+                (Some(_), _) => Angles::still(config.length, config.head_width()),
+                (None, Positions::Line) => Angles::new(config.length, config.head_width()),
+                (None, Positions::Grid { columns, .. }) => {
+                    Angles::grid(config.length, config.head_width(), columns)
+                }
             },
             config,
             layout,
@@ -245,6 +248,13 @@ impl<T: Real> Dit<T> {
                     let parts = row.iter_mut().zip(of(token));
                     parts.for_each(|(x, e)| *x += *w * *e);
                 }
+            }
+        }
+        if let Some(positions) = &layout.positions {
+            // A sequence may be shorter than the grid, or go on behind it.
+            for sequence in x.chunks_exact_mut(length * c) {
+                let cells = sequence.iter_mut().zip(&p[positions.clone()]);
+                cells.for_each(|(x, p)| *x += *p);
             }
         }
         if let Some(frame) = &layout.frame {
@@ -401,6 +411,13 @@ impl<T: Real> Dit<T> {
             }
             if let Some(frame) = &layout.frame {
                 frame.back_enter(p, s, &pass.framed, &mut gx, gradient);
+            }
+            if let Some(positions) = &layout.positions {
+                let gpositions = gradient.at(positions);
+                for sequence in gx.chunks_exact(s.length * s.channels) {
+                    let cells = gpositions.iter_mut().zip(sequence);
+                    cells.for_each(|(p, g)| *p += *g);
+                }
             }
             let gembedding = gradient.at(&layout.embedding);
             let several = pass.tokens.len() / (s.batch * s.length);

@@ -71,6 +71,7 @@ impl<T: Real> Dit<T> {
                 let frame = self.layout.frame.as_ref();
                 let added = tensor.shape.len() == 1
                     || tensor.range == self.layout.embedding
+                    || Some(&tensor.range) == self.layout.positions.as_ref()
                     || frame.is_some_and(|frame| frame.adds(&tensor.range));
                 if added && tensor.range.start >= range.start {
                     let at = tensor.range.start - range.start..tensor.range.end - range.start;

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::{
         Adaptation, Gradient, Learner, Logits, Network, Rows,
-        dit::{Config, Sight, Step, TimeInput},
+        dit::{Config, Positions, Sight, Step, TimeInput},
     };
 
     fn network() -> Dit<f64> {
@@ -209,6 +209,7 @@ mod tests {
             time: TimeInput::Time,
             step: Step::Trunk,
             sight: Sight::Others { width: 9 },
+            positions: Positions::Line,
         };
         let mut net = Dit::<f64>::new(config, 3).unwrap();
         let waves = net.parameters_mut().iter_mut().enumerate();

@@ -3,6 +3,9 @@
 //! Channel `j < d/2` of a head is paired with `j + d/2`; the pair at position `l` is turned by
 //! `l f_j`, `f_j = 10000^{-2j/d}`. A rotation is linear, so the tangent of `q` is turned like `q`,
 //! and a gradient is turned back.
+//!
+//! In a picture the first half of the pairs is turned by the row and the other by the column, each with
+//! frequencies `100^{-j/n}`: the longest way there is some dozens of cells, not thousands of symbols.
 
 use rayon::prelude::*;
 
@@ -20,10 +23,27 @@ impl<T: Real> Angles<T> {
     /// Angles of positions `0..length` for heads of `width` channels.
     pub fn new(length: usize, width: usize) -> Self {
         let half = width / 2;
-        let angle = |i: usize| {
-            let frequency = 10_000f64.powf(-((i % half) as f64) / half as f64);
-            (i / half) as f64 * frequency
-        };
+        Self::by(length, half, |l, j| {
+            l as f64 * 10_000f64.powf(-(j as f64) / half as f64)
+        })
+    }
+
+    /// Angles of the cells of rows of `columns`, one row after the other.
+    pub fn grid(length: usize, width: usize, columns: usize) -> Self {
+        let half = width / 2;
+        let upper = half.div_ceil(2);
+        Self::by(length, half, |l, j| {
+            let (at, j, n) = match j.checked_sub(upper) {
+                None => (l / columns, j, upper),
+                Some(j) => (l % columns, j, half - upper),
+            };
+            at as f64 * 100f64.powf(-(j as f64) / n as f64)
+        })
+    }
+
+    /// The angle of each pair at each position.
+    fn by(length: usize, half: usize, of: impl Fn(usize, usize) -> f64) -> Self {
+        let angle = |i: usize| of(i / half, i % half);
         Self {
             half,
             cos: (0..length * half).map(|i| T::of(angle(i).cos())).collect(),
@@ -151,4 +171,52 @@ pub fn divide<T: Real>((length, heads, width): (usize, usize, usize), rows: &[T]
                 to.copy_from_slice(&rows[start..start + width]);
             }
         });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much a query at each cell sees of a key at each other, if all have the same channels.
+    fn scores(angles: &Angles<f64>, width: usize) -> Vec<Vec<f64>> {
+        let length = angles.length();
+        let channel = |i: usize| ((i % (3 * width)) as f64 * 0.9 + 0.3).sin();
+        let qkv: Vec<f64> = (0..length * 3 * width).map(channel).collect();
+        let mut parts = [0; 3].map(|_| vec![0.0; length * width]);
+        split(
+            angles,
+            (length, 1),
+            &qkv,
+            parts.each_mut().map(|p| &mut p[..]),
+        );
+        let [q, k, _] = parts;
+        let dot = |q: &[f64], k: &[f64]| q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>();
+        let row = |q: &[f64]| -> Vec<f64> { k.chunks_exact(width).map(|k| dot(q, k)).collect() };
+        q.chunks_exact(width).map(row).collect()
+    }
+
+    /// In a grid a score is that of the way between two cells, in rows and in columns; also if the pairs
+    /// of channels do not divide evenly.
+    #[test]
+    fn rows_and_columns_are_two_directions() {
+        let (rows, columns) = (4, 5);
+        for width in [6, 8] {
+            let grid = scores(&Angles::grid(rows * columns, width, columns), width);
+            let cell = |row: usize, column: usize| row * columns + column;
+            for (row, column) in (0..rows - 1).flat_map(|r| (0..columns - 1).map(move |c| (r, c))) {
+                let here = cell(row, column);
+                for (down, right) in [(0, 1), (1, 0), (1, 1)] {
+                    let way = grid[here][cell(row + down, column + right)];
+                    assert!((way - grid[0][cell(down, right)]).abs() < 1e-12);
+                }
+            }
+            let (beside, below) = (grid[0][1], grid[0][columns]);
+            assert!((beside - below).abs() > 1e-2, "{beside} {below}");
+            // The end of a row is far from where the next begins, which on a line it is not.
+            let (end, begin) = (cell(0, columns - 1), cell(1, 0));
+            assert!((grid[end][begin] - beside).abs() > 1e-2);
+            let line = scores(&Angles::new(rows * columns, width), width);
+            assert!((line[end][begin] - line[0][1]).abs() < 1e-12);
+        }
+    }
 }

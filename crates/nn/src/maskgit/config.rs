@@ -105,6 +105,7 @@ impl Config {
             time: TimeInput::Time,
             step: self.step,
             sight: Sight::Whole,
+            positions: dit::Positions::Line,
         }
     }
 
@@ -145,6 +146,7 @@ impl Config {
             blocks,
             norm: 0..0,
             modulation: none(),
+            positions: None,
             step,
             correction,
             join: None,

@@ -1,7 +1,7 @@
 //! Good files of all formats, types and wrappers.
 
 use fewstep_nn::checkpoint::{Error, Family, Options, Weights, inspect, load, save};
-use fewstep_nn::dit::{Config, Layout, Sight, Step, TimeInput};
+use fewstep_nn::dit::{Config, Layout, Positions, Sight, Step, TimeInput};
 
 use crate::support::*;
 
@@ -25,6 +25,7 @@ fn a_file_of_real_torch() {
         time: TimeInput::Zero,
         step: Step::None,
         sight: Sight::Whole,
+        positions: Positions::Line,
     };
     let usual = load::<f32>(golden(), &Options::default()).unwrap();
     assert_eq!(usual.weights, Weights::Ema);
@@ -47,15 +48,25 @@ fn a_file_of_real_torch() {
 #[test]
 fn our_own_files_come_back_bit_for_bit() {
     let directory = tempfile::tempdir().unwrap();
-    for (step, time, mask) in [
-        (Step::None, TimeInput::Zero, Some(2)),
-        (Step::Trunk, TimeInput::Sigma { eps: 1e-3 }, None),
-        (Step::Correction { width: 5 }, TimeInput::Time, Some(0)),
+    let grid = Positions::Grid {
+        rows: 2,
+        columns: 3,
+    };
+    for (step, time, mask, positions) in [
+        (Step::None, TimeInput::Zero, Some(2), Positions::Line),
+        (Step::Trunk, TimeInput::Sigma { eps: 1e-3 }, None, grid),
+        (
+            Step::Correction { width: 5 },
+            TimeInput::Time,
+            Some(0),
+            grid,
+        ),
     ] {
         let config = Config {
             step,
             time,
             mask,
+            positions,
             ..tiny()
         };
         let n = Layout::parameters(&config).unwrap();
@@ -79,6 +90,34 @@ fn our_own_files_come_back_bit_for_bit() {
             .collect();
         files.sort();
         assert_eq!(files, ["config.json", "model.safetensors"]);
+    }
+}
+
+/// A picture's network whose grid is nowhere said, or is another than its vectors', is refused.
+#[test]
+fn a_grid_and_its_vectors_belong_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let grid = |rows, columns| Positions::Grid { rows, columns };
+    let config = Config {
+        positions: grid(2, 3),
+        ..tiny()
+    };
+    let n = Layout::parameters(&config).unwrap();
+    save(directory.path(), &config, &vec![0.5f32; n]).unwrap();
+    let file = directory.path().join("config.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["fewstep"]["grid"], serde_json::json!([2, 3]));
+    for (said, word) in [
+        (serde_json::Value::Null, "position_embed.weight"),
+        (serde_json::json!([2, 2]), "position_embed.weight"),
+        (serde_json::json!([1_000_000_000_000u64, 3]), "cells"),
+        (serde_json::json!([2]), "broken"),
+    ] {
+        json["fewstep"]["grid"] = said;
+        std::fs::write(&file, json.to_string()).unwrap();
+        let error = load::<f32>(directory.path(), &Options::default()).unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
     }
 }
 

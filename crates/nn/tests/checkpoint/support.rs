@@ -5,7 +5,7 @@ use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fewstep_nn::dit::{Config, Layout, Sight, Step, TimeInput};
+use fewstep_nn::dit::{Config, Layout, Positions, Sight, Step, TimeInput};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
@@ -52,6 +52,7 @@ pub fn tiny() -> Config {
         time: TimeInput::Zero,
         step: Step::None,
         sight: Sight::Whole,
+        positions: Positions::Line,
     }
 }
 

@@ -8,6 +8,9 @@
 mod binary;
 mod decode;
 mod folder;
+mod gaps;
+
+pub use gaps::gaps;
 
 use std::{
     fs,
