@@ -19,6 +19,7 @@ WORKS = [
     "dag-byte",
     "dag-bpe",
     "vqgan-decode",
+    "maskgit-sample",
 ]
 LIBRARIES = ["torch", "jax"]
 KEYS = ["peer", "work", "seconds", "best", "peak_bytes", "steps", "version"]
@@ -47,8 +48,8 @@ def peers_of(work):
         if last == "sample":
             peers.append(("pytorch-eager-lean", "torch", [*torch, "--lean"]))
         return peers
-    if kind == "vqgan":
-        torch = [str(PEERS / "torch_vqgan.py"), *threads]
+    if kind in ["vqgan", "maskgit"]:
+        torch = [str(PEERS / f"torch_{kind}.py"), *threads]
         return [
             ("pytorch-eager", "torch", torch),
             ("pytorch-eager-lean", "torch", [*torch, "--lean"]),

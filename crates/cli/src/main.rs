@@ -13,7 +13,9 @@ mod fill;
 mod generation;
 mod image;
 mod judge;
+mod maskgit;
 mod methods;
+mod metrics;
 mod order;
 mod parse;
 mod pictures;
@@ -66,6 +68,10 @@ enum Command {
     Fill(fill::Args),
     /// Measure generated sequences: likelihood and variety
     Eval(eval::Args),
+    /// Encode, accelerate and sample with a MaskGIT and a VQGAN, as on ImageNet
+    Maskgit(maskgit::Args),
+    /// Measure pictures: FID, Inception Score, precision, recall, density and coverage
+    Metrics(metrics::Args),
     /// Turn text into symbols to train on
     Data(Box<data::Args>),
     /// Test whether draws follow their laws: ours, or another program's
@@ -108,6 +114,8 @@ fn main() -> ExitCode {
         Command::Sample(args) => sample::sample(&args),
         Command::Fill(args) => fill::run(&args),
         Command::Eval(args) => eval::run(&args),
+        Command::Maskgit(args) => maskgit::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Data(args) => data::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(&args),

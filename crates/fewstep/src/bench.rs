@@ -13,6 +13,7 @@ use fewstep_nn::{
     AdamW, Adaptation, Batch, Error, Gradient, Learner, Network, Rows, Want,
     dit::{Config, Dit, Layout, Pass, Positions, Sight, Step, TimeInput},
     kernel::{View, matmul},
+    maskgit::{self, MaskGit},
     optim::{Settings, clip},
     vqgan::{self, Vqgan},
 };
@@ -22,7 +23,7 @@ use crate::{
     sequence::{
         Examples,
         average::{self, Loss, Method, Passes},
-        sampler::{Decoding, generate},
+        sampler::{Decoding, Guidance, generate, watched},
     },
 };
 
@@ -46,13 +47,15 @@ pub enum Work {
     DagBpe,
     /// A picture of 256 x 256 pixels from its codes by the VQGAN f16 with 1024 codes.
     VqganDecode,
+    /// The 16 x 16 codes of such a picture in four steps with guidance by MaskGIT.
+    MaskgitSample,
 }
 
 /// Steps of a generation.
 const SAMPLE_STEPS: usize = 16;
 
 /// All works, in the order they are shown.
-pub const WORKS: [Work; 8] = [
+pub const WORKS: [Work; 9] = [
     Work::Gemm,
     Work::DitSmallForward,
     Work::DitSmallTangent,
@@ -61,6 +64,7 @@ pub const WORKS: [Work; 8] = [
     Work::DagByte,
     Work::DagBpe,
     Work::VqganDecode,
+    Work::MaskgitSample,
 ];
 
 impl Work {
@@ -75,6 +79,7 @@ impl Work {
             Self::DagByte => "dag-byte",
             Self::DagBpe => "dag-bpe",
             Self::VqganDecode => "vqgan-decode",
+            Self::MaskgitSample => "maskgit-sample",
         }
     }
 }
@@ -173,6 +178,7 @@ fn prepare(work: Work) -> Result<Prepared, Error> {
         Work::DagByte => dag((257, 256, 6, 8), 256, 16)?,
         Work::DagBpe => dag((50_258, 256, 4, 4), 128, 4)?,
         Work::VqganDecode => decode()?,
+        Work::MaskgitSample => guided()?,
     })
 }
 
@@ -206,6 +212,40 @@ fn decode() -> Result<Prepared, Error> {
         // The codes are in the codebook and of one picture.
         let pixels = net.decode((1, side, side), &picture);
         std::hint::black_box(pixels.is_ok());
+    };
+    Ok((Box::new(step), None, operations))
+}
+
+/// The codes of a picture of a class, each step with the class and without it.
+fn guided() -> Result<Prepared, Error> {
+    const STEPS: usize = 4;
+    let mut net = MaskGit::<f32>::new(maskgit::Config::imagenet(256)?, 0)?;
+    disturb(net.parameters_mut());
+    let config = net.config().clone();
+    let wrong = |error: fewstep_ctmc::Error| Error::Config(error.to_string());
+    let process = Process::Mixture(Source::Masked);
+    let path = Path::new(Schedule::Arccos, process, config.codes).map_err(wrong)?;
+    let grid = Grid::uniform(STEPS).map_err(wrong)?;
+    let how = Decoding {
+        steps: false,
+        guidance: Guidance {
+            scale: 1.0,
+            rises: false,
+            unsaid: config.class(None),
+        },
+        ..Decoding::default()
+    };
+    let (c, l) = (config.width as f64, config.length() as f64);
+    let blocks = config.blocks as f64 * (24.0 * l * c * c + 4.0 * l * l * c) + 6.0 * l * c * c;
+    // Every code goes through the head twice, when it is written.
+    let head = 2.0 * (config.length() - 1) as f64 * c * config.codes as f64;
+    let operations = 2.0 * (STEPS as f64 * blocks + head);
+    let (mut seed, label) = (0, [config.class(Some(7))]);
+    let step = move || {
+        seed += 1;
+        let sizes = (1, config.length() - 1, 1);
+        let made = watched(&net, &path, &grid, (&how, &label), sizes, seed, |_, _| {});
+        std::hint::black_box(made);
     };
     Ok((Box::new(step), None, operations))
 }

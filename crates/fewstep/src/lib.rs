@@ -10,6 +10,7 @@ pub mod lab;
 pub mod method;
 pub mod metrics;
 pub mod objective;
+pub mod paint;
 pub mod report;
 pub mod sequence;
 pub mod text;

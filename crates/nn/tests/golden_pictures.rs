@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use fewstep_nn::{
-    Batch, Network, Real, Rows, Want,
+    Batch, Learner, Network, Real, Rows, Want,
     checkpoint::{Blueprint, Error, Options, load_network},
     dit::{Pass, Step},
     inception::{self, Inception},
@@ -295,6 +295,43 @@ fn logits_are_those_of_pytorch() {
     );
     let path = file(directory.path(), (&tensors, &parameters), &["rand_token"]);
     assert!(MaskGit::<f32>::load(&path, step, &Options::default()).is_err());
+}
+
+/// What is saved is read again: under the published names alone where no step is seen, else with ours
+/// beside them.
+#[test]
+fn a_maskgit_is_saved_and_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("net.safetensors");
+    for step in [Step::None, Step::Trunk, Step::Correction { width: 16 }] {
+        let config = maskgit::Config {
+            codes: 11,
+            classes: 1000,
+            side: 3,
+            width: 96,
+            blocks: 2,
+            heads: 2,
+            conditioning: 24,
+            step,
+            predicts_mask: false,
+        };
+        let mut net = MaskGit::<f32>::new(config.clone(), 3).unwrap();
+        if step != Step::None {
+            let parameters = net.parameters_mut().iter_mut().enumerate();
+            parameters.for_each(|(i, p)| *p += (0.7 * i as f32).sin());
+        }
+        net.save(&path).unwrap();
+        // What is asked for counts only where the file has none.
+        let asked = match step {
+            Step::Trunk => Step::Correction { width: 4 },
+            _ => Step::None,
+        };
+        let read = MaskGit::<f32>::load(&path, asked, &Options::default()).unwrap();
+        assert_eq!(read.config().step, step);
+        assert_eq!(read.parameters(), net.parameters());
+        let report = fewstep_nn::checkpoint::inspect(&path);
+        assert_eq!(report.failure, None);
+    }
 }
 
 /// A file that does not fit lists all that is wrong with it.

@@ -160,6 +160,55 @@ fn convolutions_are_their_sums() {
     }
 }
 
+/// Windows of 3 x 3 over many channels go another way: the same sums, with odd sides, with and
+/// without a border, with and without a bias, on any number of threads.
+#[test]
+fn windows_of_three_in_fewer_multiplications() {
+    for (pictures, outputs) in [(sizes(2, 17, 11, 8), 24), (sizes(1, 16, 16, 16), 72)] {
+        for (window, biased) in [(Window::same(3, 3), true), (Window::inside(3, 1), false)] {
+            let out = window.out(pictures, outputs);
+            let x: Vec<f64> = numbers(pictures.size(), 0.1);
+            let weight: Vec<f64> = numbers(outputs * 9 * pictures.channels, 2.0);
+            let bias: Vec<f64> = numbers(outputs, 1.0);
+            let none = vec![0.0; outputs];
+            let seen = if biased { &bias } else { &none };
+            let want = plain(window, pictures, outputs, (&x, &weight, seen));
+            let conv = Conv {
+                window,
+                weight: &weight[..],
+                bias: if biased { &bias[..] } else { &[] },
+                inputs: pictures.channels,
+                outputs,
+            };
+            let mut y = vec![f64::NAN; out.size()];
+            conv.forward(pictures, &x, &mut y, false);
+            close(&y, &want, 1e-12, "in f64");
+            conv.forward(pictures, &x, &mut y, true);
+            let twice: Vec<f64> = want.iter().map(|w| 2.0 * w).collect();
+            close(&y, &twice, 1e-12, "added");
+            let narrow = |v: &[f64]| v.iter().map(|&v| v as f32).collect::<Vec<f32>>();
+            let (x, weight, bias) = (narrow(&x), narrow(&weight), narrow(conv.bias));
+            let conv = Conv {
+                window,
+                weight: &weight[..],
+                bias: &bias[..],
+                inputs: pictures.channels,
+                outputs,
+            };
+            let run = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+                let mut y = vec![f32::NAN; out.size()];
+                pool.build()
+                    .unwrap()
+                    .install(|| conv.forward(pictures, &x, &mut y, false));
+                y
+            };
+            close(&run(1), &want, 1e-5, "in f32");
+            assert_eq!(run(1), run(3));
+        }
+    }
+}
+
 #[test]
 fn convolutions_know_their_way_back() {
     let (pictures, outputs) = (sizes(2, 5, 4, 2), 3);

@@ -90,7 +90,7 @@ fn fingerprint(path: &Path) -> Result<(u64, String), Error> {
 }
 
 /// A hash as it is written.
-pub(super) fn hex(hash: Sha256) -> String {
+pub(crate) fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 

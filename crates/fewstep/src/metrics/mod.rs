@@ -1,10 +1,11 @@
 //! How far a set of pictures is from another, on features of them: FID, Inception Score, precision,
 //! recall, density and coverage.
 //!
-//! Everything is in f64 on plain arrays `[N, D]`. Where features come from is the affair of an
-//! [`Extractor`]; the statistics of a reference can come from an `.npz` file instead. The protocol is that
-//! of ReDi: covariances over `n - 1`, three neighbours, five chunks.
+//! Everything is in f64 on plain arrays `[N, D]`. Features come from an Inception network that looks at
+//! pictures ([`Features::see`]) or from an `.npz` file, which may have a reference's statistics alone. The
+//! protocol is that of ReDi: covariances over `n - 1`, three neighbours, five chunks.
 
+mod features;
 mod neighbours;
 mod npz;
 mod spectrum;
@@ -12,7 +13,9 @@ mod spectrum;
 use fewstep_nn::kernel::{View, matmul};
 use thiserror::Error;
 
+pub use features::{Eye, Features, Measured, measure};
 pub use neighbours::{Neighbourhood, chunked, prdc};
+pub use npz::Kept;
 pub use spectrum::eigenvalues;
 
 /// Chunks that Inception Score and neighbourhoods are averaged over.
@@ -39,6 +42,9 @@ pub enum MetricError {
     /// Numbers that are not finite.
     #[error("{0} is not finite; the features are damaged")]
     NotFinite(&'static str),
+    /// Pictures that cannot be read, or that the network does not take.
+    #[error("{0}")]
+    Pictures(String),
     /// A file of statistics that cannot be read.
     #[error("{file}: {why}")]
     File {
@@ -47,14 +53,6 @@ pub enum MetricError {
         /// What is wrong with it.
         why: String,
     },
-}
-
-/// Something that sees features in pictures, as an Inception network.
-pub trait Extractor: Sync {
-    /// Features of a picture, `D`.
-    fn dimensions(&self) -> usize;
-    /// The features `[N, D]` of pictures, each `[height, width, 3]` bytes.
-    fn features(&self, pictures: &[&[u8]], size: (usize, usize)) -> Vec<f64>;
 }
 
 /// The mean and the covariance of features.

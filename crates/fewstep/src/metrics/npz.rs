@@ -1,48 +1,165 @@
-//! Statistics from an `.npz` file, as the FID tools keep them: `mu` and `sigma`.
+//! `.npz` files: statistics as the FID tools keep them, `mu` and `sigma`, and features as we do,
+//! `features [N, D]` and perhaps `logits [N, C]`.
 //!
 //! An archive of arrays. Each says its type and shape in a line that looks like Python and is taken apart,
 //! not executed. Sizes are compared with the bytes that are there.
 
 use std::{
     fs::File,
-    io::{BufReader, Read},
+    io::{BufReader, Cursor, Read, Write},
     path::Path,
 };
 
-use super::{MetricError, Statistics};
+use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
+
+use super::{Features, MetricError, Statistics};
 
 /// The most entries of an array.
-const MOST: usize = 1 << 26;
+const MOST: usize = 1 << 28;
+
+/// What a file holds of pictures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kept {
+    /// Every picture's features.
+    Features(Features),
+    /// Their statistics alone.
+    Statistics(Statistics),
+}
+
+fn bad(path: &Path, why: impl std::fmt::Display) -> MetricError {
+    MetricError::File {
+        file: path.display().to_string(),
+        why: why.to_string(),
+    }
+}
+
+/// An open archive.
+struct Arrays<'a> {
+    path: &'a Path,
+    archive: ZipArchive<BufReader<File>>,
+}
+
+impl<'a> Arrays<'a> {
+    fn open(path: &'a Path) -> Result<Self, MetricError> {
+        let file = File::open(path).map_err(|e| bad(path, e))?;
+        let archive = ZipArchive::new(BufReader::new(file))
+            .map_err(|e| bad(path, format!("no archive of arrays ({e})")))?;
+        Ok(Self { path, archive })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.archive
+            .index_for_name(&format!("{name}.npy"))
+            .is_some()
+    }
+
+    fn array(&mut self, name: &str) -> Result<(Vec<usize>, Vec<f64>), MetricError> {
+        let path = self.path;
+        let mut entry = self
+            .archive
+            .by_name(&format!("{name}.npy"))
+            .map_err(|e| bad(path, format!("no array {name} ({e})")))?;
+        let mut bytes = Vec::new();
+        let most = 16 + 8 * MOST as u64;
+        let read = entry.by_ref().take(most).read_to_end(&mut bytes);
+        read.map_err(|e| bad(path, format!("{name}: {e}")))?;
+        parse(&bytes).map_err(|why| bad(path, format!("{name}: {why}")))
+    }
+
+    /// A matrix whose rows are pictures.
+    fn rows(&mut self, name: &str) -> Result<(usize, usize, Vec<f64>), MetricError> {
+        let (shape, values) = self.array(name)?;
+        match shape[..] {
+            [rows, width] if width > 0 => Ok((rows, width, values)),
+            _ => Err(bad(self.path, format!("{name} of {shape:?} are no rows"))),
+        }
+    }
+
+    fn features(&mut self) -> Result<Features, MetricError> {
+        let (count, dimensions, values) = self.rows("features")?;
+        let logits = match self.has("logits") {
+            true => Some(self.rows("logits")?),
+            false => None,
+        };
+        if let Some((rows, _, _)) = logits.as_ref().filter(|(rows, _, _)| *rows != count) {
+            let why = format!("{rows} rows of logits for {count} of features");
+            return Err(bad(self.path, why));
+        }
+        Ok(Features {
+            dimensions,
+            values,
+            logits: logits.map(|(_, classes, logits)| (classes, logits)),
+        })
+    }
+
+    fn statistics(&mut self) -> Result<Statistics, MetricError> {
+        let (shape, mean) = self.array("mu")?;
+        let (square, covariance) = self.array("sigma")?;
+        if shape.len() != 1 || square != [shape[0], shape[0]] || mean.is_empty() {
+            let why = format!("mu of {shape:?} and sigma of {square:?} do not fit");
+            return Err(bad(self.path, why));
+        }
+        Ok(Statistics { mean, covariance })
+    }
+}
+
+impl Kept {
+    /// What a file holds: features if it has them.
+    pub fn read(path: &Path) -> Result<Self, MetricError> {
+        let mut arrays = Arrays::open(path)?;
+        if arrays.has("features") {
+            return Ok(Self::Features(arrays.features()?));
+        }
+        if !arrays.has("mu") {
+            let why = "neither features nor mu and sigma; save one of them with numpy.savez";
+            return Err(bad(path, why));
+        }
+        Ok(Self::Statistics(arrays.statistics()?))
+    }
+}
 
 impl Statistics {
     /// The statistics in a file.
     pub fn read(path: &Path) -> Result<Self, MetricError> {
-        let bad = |why: String| MetricError::File {
-            file: path.display().to_string(),
-            why,
-        };
-        let file = File::open(path).map_err(|e| bad(e.to_string()))?;
-        let mut archive = zip::ZipArchive::new(BufReader::new(file))
-            .map_err(|e| bad(format!("no archive of arrays ({e})")))?;
-        let mut array = |name: &str| {
-            let mut entry = archive
-                .by_name(&format!("{name}.npy"))
-                .map_err(|e| bad(format!("no array {name} ({e})")))?;
-            let mut bytes = Vec::new();
-            let most = 16 + 8 * MOST as u64;
-            let read = entry.by_ref().take(most).read_to_end(&mut bytes);
-            read.map_err(|e| bad(format!("{name}: {e}")))?;
-            parse(&bytes).map_err(|why| bad(format!("{name}: {why}")))
-        };
-        let (shape, mean) = array("mu")?;
-        let (square, covariance) = array("sigma")?;
-        if shape.len() != 1 || square != [shape[0], shape[0]] || mean.is_empty() {
-            return Err(bad(format!(
-                "mu of {shape:?} and sigma of {square:?} do not fit"
-            )));
-        }
-        Ok(Self { mean, covariance })
+        Arrays::open(path)?.statistics()
     }
+}
+
+impl Features {
+    /// Writes them to a file, whole or not at all.
+    pub fn write(&self, path: &Path) -> Result<(), MetricError> {
+        let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+        let stored = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Stored)
+            .large_file(true);
+        let features = ("features", self.dimensions, &self.values);
+        let logits = self
+            .logits
+            .as_ref()
+            .map(|(classes, l)| ("logits", *classes, l));
+        for (name, width, values) in [features].into_iter().chain(logits) {
+            let shape = format!("({}, {width})", values.len() / width);
+            archive
+                .start_file(format!("{name}.npy"), stored)
+                .map_err(|e| bad(path, e))?;
+            let numbers = values.iter().flat_map(|&v| (v as f32).to_le_bytes());
+            let bytes: Vec<u8> = header(&shape).into_iter().chain(numbers).collect();
+            archive.write_all(&bytes).map_err(|e| bad(path, e))?;
+        }
+        let bytes = archive.finish().map_err(|e| bad(path, e))?.into_inner();
+        fewstep_nn::replace(path, |out| out.write_all(&bytes)).map_err(|e| bad(path, e))
+    }
+}
+
+/// What stands before the numbers of an array of f4.
+fn header(shape: &str) -> Vec<u8> {
+    let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+    // The numbers begin at a multiple of 64 bytes.
+    let width = (10 + text.len() + 1).next_multiple_of(64) - 11;
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((width as u16 + 1).to_le_bytes());
+    bytes.extend(format!("{text:<width$}\n").bytes());
+    bytes
 }
 
 /// The shape and the numbers of an array of f4 or f8, little-endian, row by row.
@@ -113,6 +230,16 @@ mod tests {
         bytes.extend(text.bytes());
         bytes.extend(data);
         bytes
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes: Vec<u8> = header("(1, 2)")
+            .into_iter()
+            .chain([1.5f32, -2.0].iter().flat_map(|v| v.to_le_bytes()))
+            .collect();
+        assert_eq!((bytes.len() - 8) % 64, 0);
+        assert_eq!(parse(&bytes), Ok((vec![1, 2], vec![1.5, -2.0])));
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Report {
         tensors: average.tensors.as_ref().map_or(0, Vec::len),
     });
     let pictures = report.network::<vqgan::Config>(&mut checkpoint)
-        || report.network::<maskgit::Config>(&mut checkpoint)
+        || report.network::<maskgit::Stored>(&mut checkpoint)
         || report.network::<inception::Config>(&mut checkpoint);
     if pictures {
         return report;

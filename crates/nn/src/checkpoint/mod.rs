@@ -32,4 +32,4 @@ pub use hub::resolve;
 pub use inspect::{AverageReport, Damage, NetworkReport, Report, SizesReport, inspect};
 pub use load::{Loaded, Options, Weights, config, load};
 pub use network::{Blueprint, Held, Shapes, load_network};
-pub use save::save;
+pub use save::{save, save_network};

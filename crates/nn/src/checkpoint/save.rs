@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::error::Error;
 use super::facts::{Own, VERSION};
 use crate::dit::{Config, Layout, Positions, TimeInput};
+use crate::layout::Tensor;
 use crate::{Real, replace};
 
 /// Writes `config.json` and `model.safetensors` into a directory, which is created if missing.
@@ -39,10 +40,32 @@ pub fn save<T: Real>(
     }
     fs::create_dir_all(directory).map_err(Error::io(directory))?;
     let model = directory.join("model.safetensors");
-    replace(&model, |out| weights(out, &layout, parameters)).map_err(Error::io(&model))?;
+    let prefix = "backbone.";
+    replace(&model, |out| {
+        weights(out, (prefix, &layout.tensors), parameters)
+    })
+    .map_err(Error::io(&model))?;
     let settings = directory.join("config.json");
     let text = format!("{:#}\n", description(&config));
     replace(&settings, |out| out.write_all(text.as_bytes())).map_err(Error::io(&settings))
+}
+
+/// Writes the tensors of a network whose sizes they tell to one `.safetensors` file.
+pub fn save_network<T: Real>(
+    path: impl AsRef<Path>,
+    tensors: &[Tensor],
+    parameters: &[T],
+) -> Result<(), Error> {
+    let path = path.as_ref();
+    let total = tensors.last().map_or(0, |tensor| tensor.range.end);
+    if parameters.len() != total {
+        let what = format!(
+            "{} parameters were given, the network has {total}",
+            parameters.len()
+        );
+        return Err(Error::config(path, what));
+    }
+    replace(path, |out| weights(out, ("", tensors), parameters)).map_err(Error::io(path))
 }
 
 /// The keys of MDLM's config, and what they lack under a key of our own.
@@ -77,17 +100,21 @@ fn description(config: &Config) -> Value {
     })
 }
 
-fn weights<T: Real>(out: &mut dyn Write, layout: &Layout, parameters: &[T]) -> io::Result<()> {
+fn weights<T: Real>(
+    out: &mut dyn Write,
+    (prefix, tensors): (&str, &[Tensor]),
+    parameters: &[T],
+) -> io::Result<()> {
     let size = size_of::<T>();
     let mut header = Map::new();
     header.insert("__metadata__".into(), json!({ "format": "pt" }));
-    for tensor in &layout.tensors {
+    for tensor in tensors {
         let about = json!({
             "dtype": if size == 4 { "F32" } else { "F64" },
             "shape": tensor.shape,
             "data_offsets": [tensor.range.start * size, tensor.range.end * size],
         });
-        header.insert(format!("backbone.{}", tensor.name), about);
+        header.insert(format!("{prefix}{}", tensor.name), about);
     }
     let mut header = serde_json::to_vec(&header)?;
     // Readers map the file and want the data aligned.

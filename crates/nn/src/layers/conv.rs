@@ -7,6 +7,7 @@
 //!   run of `kw I` numbers, `I` apart from its neighbour's. That is a matrix as it lies, so the band
 //!   is `kh` products and no window is ever written out. The `kw - 1` places between two lines are
 //!   computed for nothing.
+//! - forward, stride 1, a window of 3 x 3 over many channels: by [`super::winograd`].
 //! - other strides, and backward: the windows of a band are written out. `gw = gy^T windows`,
 //!   `gwindows = gy w`, which is added back to the pixels it came from.
 //!
@@ -18,6 +19,7 @@ use rayon::prelude::*;
 use super::{
     gate::add_column_sums,
     picture::{Pictures, Window},
+    winograd,
 };
 use crate::{
     Real,
@@ -79,6 +81,9 @@ impl<T: Real> Conv<'_, T> {
             y.par_chunks_mut(BAND * self.outputs)
                 .for_each(|y| self.start(y, add));
             return self.product(View::new(x, pictures.pixels(), self.inputs), 0, y);
+        }
+        if winograd::suits(self, out) {
+            return winograd::forward(*self, pictures, x, y, add);
         }
         let lines = match self.window.stride {
             1 => BAND / (out.width + self.window.size[1]),

@@ -20,3 +20,4 @@ pub mod norm;
 pub mod picture;
 pub mod resample;
 pub mod rotary;
+mod winograd;

@@ -6,10 +6,13 @@
 //! says. Time is no input of the published network. [`Step`](crate::dit::Step) adds ours with
 //! parameters that leave its predictions as they are at the start.
 //!
-//! - [`Config`]: sizes, and where each published tensor lies; [`MaskGit`]: the network.
+//! - [`Config`]: sizes, and where each published tensor lies; [`MaskGit`]: the network; [`Stored`]: either in
+//!   a file, published or ours.
 
 mod config;
 mod model;
+mod stored;
 
 pub use config::Config;
 pub use model::MaskGit;
+pub use stored::Stored;

@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path};
 
 use fewstep_ctmc::random::{Key, Purpose, uniform};
 
-use super::{Config, config::published};
+use super::{Config, Stored, config::published};
 use crate::{
     Adaptation, Batch, Error, Gradient, Learner, Logits, Network, Real, Rows, Want,
     checkpoint::{self, Blueprint, Options},
@@ -80,20 +80,37 @@ impl<T: Real> MaskGit<T> {
     }
 
     /// The network of a published `.pth` or of a `.safetensors` file with its names, with a way to see
-    /// a step that changes nothing yet.
+    /// a step that changes nothing yet; or of a file of [`save`](Self::save), which has its own.
     pub fn load(
         path: impl AsRef<Path>,
         step: Step,
         options: &Options,
     ) -> Result<Self, checkpoint::Error> {
         let path = path.as_ref();
-        let held = checkpoint::load_network::<Config, T>(path, options)?;
-        let config = Config {
-            step,
-            ..held.config
-        };
+        let held = checkpoint::load_network::<Stored, T>(path, options)?;
+        let Stored(config) = held.config;
+        if config.step != Step::None {
+            let layout = config.layout();
+            return Ok(Self::assemble(config, layout, held.parameters));
+        }
+        let config = Config { step, ..config };
         Self::from_published(config, &held.parameters)
             .map_err(|error| checkpoint::Error::config(path, error.to_string()))
+    }
+
+    /// Writes a `.safetensors` file under the published names, with what sees steps, if there is such,
+    /// under ours beside them.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), checkpoint::Error> {
+        let parameters = self.net.parameters();
+        if self.config.step != Step::None {
+            return checkpoint::save_network(path, &self.layout().tensors, parameters);
+        }
+        let held = self.layout().tensors.iter();
+        let held = held.filter(|tensor| published(&tensor.name));
+        let held: Vec<T> = held
+            .flat_map(|tensor| parameters[tensor.range.clone()].iter().copied())
+            .collect();
+        checkpoint::save_network(path, &self.config.tensors(), &held)
     }
 
     /// Its sizes.

@@ -101,6 +101,22 @@ impl Found {
     }
 }
 
+/// The pictures of a directory: IDX files, CIFAR's, or PNG and JPEG files.
+fn find(input: &Path) -> Result<Found, Error> {
+    Ok(match binary::find(input)? {
+        Some(files) => Found::Binary(files),
+        None => Found::Folder(folder::find(input)?),
+    })
+}
+
+/// Shows every picture of a directory as it is, with its class, in the order of its files, and names these.
+pub fn each_picture(
+    input: &Path,
+    mut show: impl FnMut(&RgbImage, usize) -> Result<(), Error>,
+) -> Result<Vec<Source>, Error> {
+    find(input)?.each(|raw| show(&raw.pixels, raw.class))
+}
+
 /// Prepares pictures, or finds that nothing is to be done.
 pub fn prepare_pictures(options: &PictureOptions) -> Result<Prepared, Error> {
     if let Some(fault) = options.format.fault() {
@@ -116,10 +132,7 @@ pub fn prepare_pictures(options: &PictureOptions) -> Result<Prepared, Error> {
         ..Settings::default()
     };
     settings.check()?;
-    let found = match binary::find(&options.input)? {
-        Some(files) => Found::Binary(files),
-        None => Found::Folder(folder::find(&options.input)?),
-    };
+    let found = find(&options.input)?;
     let pictures = Pictures {
         format: options.format,
         classes: found.classes(),
@@ -196,7 +209,8 @@ fn write(
             false => Split::Train,
         });
         let at = usize::from(split == Split::Validation);
-        let fitted = fit(&raw.pixels, &options.format);
+        let size = (options.format.width, options.format.height);
+        let fitted = fit(&raw.pixels, size);
         let mut versions = vec![fitted];
         if options.flip && split == Split::Train {
             versions.push(imageops::flip_horizontal(&versions[0]));
@@ -234,9 +248,9 @@ fn write(
 }
 
 /// The largest part around the centre that has the proportions, resized.
-fn fit(pixels: &RgbImage, format: &Format) -> RgbImage {
+pub fn fit(pixels: &RgbImage, (width, height): (usize, usize)) -> RgbImage {
     let (w, h) = pixels.dimensions();
-    let (to_w, to_h) = (format.width as u32, format.height as u32);
+    let (to_w, to_h) = (width as u32, height as u32);
     if (w, h) == (to_w, to_h) {
         return pixels.clone();
     }
