@@ -1,8 +1,7 @@
 //! Features of pictures in files, by an Inception network, and all that is measured on them.
 //!
-//! Seeing is the long part: an Inception takes a tenth of a second a picture on a core. What was seen is kept beside
-//! the pictures under a name that is a hash of every file and of the network's weights, and found again
-//! there.
+//! Seeing is the long part. What was seen is kept beside the pictures under a name that is a hash of every
+//! file and of the network's weights, and found again there.
 
 use std::path::Path;
 
