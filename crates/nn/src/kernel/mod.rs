@@ -1,6 +1,6 @@
 //! What the machine is asked to do at its full speed: matrix products.
 //!
-//! Large products go to a library ([`matmul()`]). Attention's are small, many, and share operands:
+//! Large products ([`matmul()`]) are ours in f32 on x86, else a library's. Attention's are small, many, and share operands:
 //! it packs panels in the order an innermost loop reads them ([`pack`]) and runs that loop itself
 //! ([`micro`]), one per instruction set, chosen at run time.
 
