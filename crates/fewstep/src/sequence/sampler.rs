@@ -222,7 +222,7 @@ pub fn sample<T: Real, N: Network<T>>(
     seed: u64,
     mut seen: impl FnMut(usize, &State),
 ) -> usize {
-    let mut passes = Default::default();
+    let mut pass = Default::default();
     let before = state.evaluations;
     for (number, (t, r)) in grid.intervals().enumerate() {
         let place = Place {
@@ -230,7 +230,7 @@ pub fn sample<T: Real, N: Network<T>>(
             steps: grid.steps(),
         };
         step(
-            (network, &mut passes),
+            (network, &mut pass),
             path,
             (t, r),
             (decoding, place),
@@ -290,7 +290,7 @@ pub fn watched<T: Real, N: Network<T>>(
 
 /// One step `t -> r` of all sequences.
 fn step<T: Real, N: Network<T>>(
-    (network, [pass, unsaid]): (&N, &mut [N::Pass; 2]),
+    (network, pass): (&N, &mut N::Pass),
     path: &Path,
     (t, r): (f64, f64),
     (decoding, place): (&Decoding, Place),
@@ -333,43 +333,52 @@ fn step<T: Real, N: Network<T>>(
     if state.carried > 0 && !decoding.latent.stays {
         state.draw_latents(path, seed, number);
     }
-    let count = state.numbers.len();
+    // With guidance the sequences without their label go through the network beside those with it:
+    // matrices are read once for both.
+    let w = decoding.guidance.at(place);
+    let (mut x, mut asked) = (state.x.clone(), rows.clone());
+    let guided = w != 0.0 && state.given > 0;
+    if guided {
+        asked.extend(rows.iter().map(|row| state.x.len() + row));
+        x.extend(state.relabelled(decoding.guidance.unsaid));
+    }
+    let count = x.len() / state.length;
     let (ts, rs) = (
         vec![t; count],
         vec![if decoding.steps { r } else { t }; count],
     );
     let batch = Batch {
-        x: &state.x,
+        x: &x,
         t: &ts,
         r: &rs,
     };
     let want = Want {
-        rows: Some(&rows),
+        rows: Some(&asked),
         ..Want::default()
     };
     network.evaluate(batch, want, pass);
-    state.evaluations += 1;
-    let mut shown = Rows::plain(&rows);
-    let w = decoding.guidance.at(place);
-    if w != 0.0 && state.given > 0 {
-        let x = state.relabelled(decoding.guidance.unsaid);
-        network.evaluate(Batch { x: &x, ..batch }, want, unsaid);
-        state.evaluations += 1;
-        shown.others.push(unsaid);
-    }
-    let predicted = |logits: Logits<T>| {
-        for other in &logits.others {
+    state.evaluations += 1 + usize::from(guided);
+    let unsaid = match guided {
+        true => {
+            let rows = Rows::plain(&asked[rows.len()..]);
+            network.visit(pass, rows, |_, logits| logits.value.to_vec())
+        }
+        false => Vec::new(),
+    };
+    let predicted = |at: usize, logits: Logits<T>| {
+        if let Some(other) = unsaid.get(at) {
             let (with, without) = (T::of(1.0 + w), T::of(w));
-            for (l, other) in logits.value.iter_mut().zip(other.iter()) {
+            for (l, other) in logits.value.iter_mut().zip(other) {
                 *l = with * *l - without * *other;
             }
         }
         predicted(path.symbols(), decoding, logits.value)
     };
+    let shown = Rows::plain(&rows);
     if ranked {
         let drawn = network.visit(pass, shown, |at, logits| {
             let row = rows[at];
-            let p = predicted(logits);
+            let p = predicted(at, logits);
             let symbol = match last {
                 true => likeliest(&p),
                 false => quantile(&p, levels[row]),
@@ -382,7 +391,7 @@ fn step<T: Real, N: Network<T>>(
     }
     let symbols = network.visit(pass, shown, |at, logits| {
         let row = rows[at];
-        let p = predicted(logits);
+        let p = predicted(at, logits);
         if last {
             likeliest(&p)
         } else if mixture {
