@@ -59,6 +59,7 @@ def peers_of(work):
     return [
         ("pytorch-eager", "torch", torch),
         ("pytorch-eager-lean", "torch", [*torch, "--lean"]),
+        ("pytorch-eager-plain", "torch", [*torch, "--plain"]),
         ("pytorch-compiled", "torch", [*torch, "--compile"]),
         ("jax-jit", "jax", [str(PEERS / "jax_dag.py"), last]),
     ]

@@ -1,5 +1,6 @@
-"""What all peers share: the sizes of the works, the timing, and the one line of JSON."""
+"""What all peers share: the sizes of the works, the options, the timing, and the line of JSON."""
 
+import argparse
 import json
 import resource
 import statistics
@@ -32,6 +33,24 @@ DAG = {
     "byte": Sizes(vocabulary=257, width=256, blocks=6, heads=8, length=256, batch=16),
     "bpe": Sizes(vocabulary=50258, width=256, blocks=4, heads=4, length=128, batch=4),
 }
+
+
+def options(text, steps=5, warmup=1):
+    """A parser of what every PyTorch peer can be told; `text` says what it is."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--lean", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--warmup", type=int, default=warmup)
+    return parser
+
+
+def named(args):
+    """The name of a PyTorch peer with these options."""
+    kind = "compiled" if args.compile else "eager"
+    ways = [way for way in ["lean", "plain"] if getattr(args, way, False)]
+    return "-".join(["pytorch", kind, *ways])
 
 
 def measure(step, steps, warmup):

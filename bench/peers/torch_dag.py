@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Peer: one training step of DAG on the masked path (Algorithm 1), in PyTorch on the CPU.
 
-    torch_dag.py byte|bpe [--compile] [--lean] [--rows all|masked] [--threads 2] [--steps N]
+    torch_dag.py byte|bpe [--compile] [--lean | --plain] [--threads 2] [--steps N]
 
 Written as a careful PyTorch user writes it: a DiT that sees t and r - t, a frozen one for
 p(1|t), torch.func.jvp for d/dt, one pass on a perturbed state, the loss, backward, clipping to
@@ -14,21 +14,23 @@ norm 1 and AdamW. What is done for speed:
 * fused attention wherever it can be used; the jvp pass multiplies the matrices out, because the
   fused kernel has no forward-mode rule;
 * the head of the frozen network runs at the one perturbed position only, and the other heads at
-  masked positions only, as no other position has a loss (`--rows all`: at every position);
+  masked positions only, as no other position has a loss;
 * the fused AdamW.
+
+`--plain` is Algorithm 1 line by line, as most would write it first: the network runs once for the
+derivative and once more for the loss, heads run at every position, AdamW is the default one.
 
 With `--compile` all passes but the jvp go through torch.compile. The jvp does not: PyTorch 2.15
 ends in an internal error when it compiles a jvp that is differentiated, or one of changing size.
 """
 
-import argparse
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from harness import CONDITIONING, DAG, FEATURES, measure, report
+from harness import CONDITIONING, DAG, FEATURES, measure, named, options, report
 
 
 def sinusoid(x):
@@ -139,10 +141,10 @@ class Trainer:
     """A network, the frozen network it learns from, the optimizer, and the step."""
 
     def __init__(self, sizes, args):
-        self.sizes, self.rows, self.lean = sizes, args.rows, args.lean
+        self.sizes, self.plain, self.lean = sizes, args.plain, args.lean or args.plain
         self.net = DiT(sizes)
         self.frozen = DiT(sizes).requires_grad_(False)
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), 3e-4, fused=True)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), 3e-4, fused=not self.plain)
         self.log_probability = self.net.log_probability
         self.frozen_logits = self.frozen.logits_at
         if args.compile:
@@ -184,7 +186,7 @@ class Trainer:
         sizes = self.sizes
         data, t, r, masked = self.draw()
         x = torch.where(masked, sizes.mask, data)
-        wanted = masked if self.rows == "masked" else torch.ones_like(masked)
+        wanted = torch.ones_like(masked) if self.plain else masked
         rows = wanted.flatten().nonzero().squeeze(1)
         sequence, symbols = rows // sizes.length, data.flatten()[rows]
         rate = 1 / (1 - t)
@@ -214,14 +216,9 @@ class Trainer:
 
 def arguments():
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, steps=8, warmup=3)
     parser.add_argument("model", choices=sorted(DAG))
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--lean", action="store_true")
-    parser.add_argument("--rows", choices=["all", "masked"], default="masked")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--plain", action="store_true")
     return parser.parse_args()
 
 
@@ -232,11 +229,7 @@ def main():
     torch.set_num_threads(args.threads)
     trainer = Trainer(DAG[args.model], args)
     seconds = measure(trainer.step, args.steps, args.warmup)
-    peer = "pytorch-compiled" if args.compile else "pytorch-eager"
-    if args.lean:
-        peer += "-lean"
-    more = {"rows": args.rows, "threads": args.threads}
-    report(peer, f"dag-{args.model}", seconds, torch.__version__, **more)
+    report(named(args), f"dag-{args.model}", seconds, torch.__version__, threads=args.threads)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ most write it, logits and draws are made at every position; with --lean, only at
 unmasked in the step.
 """
 
-import argparse
 import statistics
 import time
 
@@ -23,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from harness import measure, report
+from harness import measure, named, options, report
 
 VOCABULARY, WIDTH, HEADS = 50258, 768, 12
 SAMPLE_STEPS = 16
@@ -127,15 +126,10 @@ def time_sample(net, length, lean, steps, warmup):
 
 def arguments():
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--work", choices=["forward", "train", "sample"], required=True)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--lean", action="store_true")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=1)
     return parser.parse_args()
 
 
@@ -153,11 +147,8 @@ def main():
     else:
         timed = time_forward if args.work == "forward" else time_train
         seconds, more = timed(net, ids, args.steps, args.warmup)
-    peer = "pytorch-compiled" if args.compile else "pytorch-eager"
-    if args.lean:
-        peer += "-lean"
     sizes = {"length": args.length, "layers": args.layers, "threads": args.threads}
-    report(peer, f"dit-small-{args.work}", seconds, torch.__version__, **sizes, **more)
+    report(named(args), f"dit-small-{args.work}", seconds, torch.__version__, **sizes, **more)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ the network as a batch of two. The number that a step writes is left to chance, 
 With --lean, logits are made and codes drawn only where a code is written; as most write it, everywhere.
 """
 
-import argparse
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from harness import measure, report
+from harness import measure, named, options, report
 
 CODES, CLASSES, SIDE, WIDTH, BLOCKS, HEADS, STEPS, GUIDANCE = 1024, 1000, 16, 768, 24, 16, 4, 1.0
 
@@ -71,20 +70,9 @@ def masked(t):
     return math.acos(t) * 2 / math.pi
 
 
-def arguments():
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--lean", action="store_true")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=1)
-    return parser.parse_args()
-
-
 def main():
     """Time it and print the line."""
-    args = arguments()
+    args = options(__doc__).parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
     net = MaskGit().eval().requires_grad_(False)
@@ -108,10 +96,7 @@ def main():
                     x[where] = drawn if args.lean else torch.where(moves, drawn, x)
 
     seconds = measure(step, args.steps, args.warmup)
-    peer = "pytorch-compiled" if args.compile else "pytorch-eager"
-    if args.lean:
-        peer += "-lean"
-    report(peer, "maskgit-sample", seconds, torch.__version__, threads=args.threads)
+    report(named(args), "maskgit-sample", seconds, torch.__version__, threads=args.threads)
 
 
 if __name__ == "__main__":

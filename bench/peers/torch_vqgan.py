@@ -7,13 +7,12 @@ One step decodes one picture of 256 x 256 pixels from 16 x 16 codes, under no_gr
 and states are channels last, which oneDNN can take as they are.
 """
 
-import argparse
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from harness import measure, report
+from harness import measure, named, options, report
 
 WIDTHS, BLOCKS, LATENT, EMBEDDING, CODES = [128, 128, 256, 256, 512], 3, 256, 256, 1024
 
@@ -85,20 +84,9 @@ def decoder():
     return nn.Sequential(*layers)
 
 
-def arguments():
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--lean", action="store_true")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=1)
-    return parser.parse_args()
-
-
 def main():
     """Time it and print the line."""
-    args = arguments()
+    args = options(__doc__).parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
     net = decoder().eval().requires_grad_(False)
@@ -115,10 +103,7 @@ def main():
             net(x.contiguous(memory_format=layout))
 
     seconds = measure(step, args.steps, args.warmup)
-    peer = "pytorch-compiled" if args.compile else "pytorch-eager"
-    if args.lean:
-        peer += "-lean"
-    report(peer, "vqgan-decode", seconds, torch.__version__, threads=args.threads)
+    report(named(args), "vqgan-decode", seconds, torch.__version__, threads=args.threads)
 
 
 if __name__ == "__main__":
