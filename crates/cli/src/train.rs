@@ -8,7 +8,7 @@ use fewstep::{
     method::Method,
     sequence::{
         Acceleration, Accelerator, Average, Chain, Corpus, Curriculum, Data, Matching,
-        Optimization, Outcome, Pairs, Prediction, Setting, Sizes, Target, Trainer,
+        Optimization, Optimizer, Outcome, Pairs, Prediction, Setting, Sizes, Target, Trainer,
     },
 };
 
@@ -42,6 +42,24 @@ impl From<ChainName> for Chain {
     }
 }
 
+/// What makes steps of gradients.
+#[derive(Clone, Copy, ValueEnum)]
+enum OptimizerName {
+    /// Adam, as the public checkpoints were trained
+    Adam,
+    /// Muon for the matrices inside the network, Adam for the rest: fewer steps from scratch
+    Muon,
+}
+
+impl From<OptimizerName> for Optimizer {
+    fn from(name: OptimizerName) -> Self {
+        match name {
+            OptimizerName::Adam => Self::Adam,
+            OptimizerName::Muon => Self::Muon,
+        }
+    }
+}
+
 /// What both commands have in common.
 #[derive(ClapArgs)]
 struct Common {
@@ -66,6 +84,9 @@ struct Common {
     /// Norm that gradients are clipped to
     #[arg(long, default_value_t = 1.0)]
     clip: f64,
+    /// What makes steps of gradients
+    #[arg(long, value_enum, default_value = "adam")]
+    optimizer: OptimizerName,
     /// Seed of data, noise and weights
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -90,6 +111,7 @@ impl Common {
             ema: self.ema,
             clip: self.clip,
             seed: self.seed,
+            optimizer: self.optimizer.into(),
         }
     }
 }

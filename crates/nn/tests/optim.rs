@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use fewstep_nn::Real;
 use fewstep_nn::optim::{
-    Averaging, Decay, FILE, Schedule, Settings, StateError, TrainState, Trainable,
+    Averaging, Decay, FILE, MOMENTUM, Matrix, Schedule, Settings, StateError, TrainState, Trainable,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -115,6 +115,78 @@ fn threads_do_not_change_a_bit() {
     assert_eq!(one, run(5));
 }
 
+/// A state with matrices and a frozen part, after some steps on so many threads.
+fn with_matrices(steps: u64, threads: usize) -> TrainState<f32> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .unwrap();
+    let at = |start, rows, cols| Matrix { start, rows, cols };
+    let matrices = vec![at(100, 48, 80), at(100 + 48 * 80, 70, 30), at(7000, 64, 64)];
+    let size = 12_000;
+    let some = Trainable::new(size, &[3..90, 95..11_990]).unwrap();
+    let start = (0..size).map(|i| (i as f32).sin()).collect();
+    let averaging = Some(Averaging::default());
+    let state = TrainState::new(1, start, some, Settings::ADAM, averaging);
+    let mut state = state.orthogonalising(matrices, MOMENTUM).unwrap();
+    pool.install(|| (0..steps).for_each(|_| onward(&mut state)));
+    state
+}
+
+fn onward(state: &mut TrainState<f32>) {
+    let step = state.step() as f32;
+    let gradient: Vec<f32> = (0..12_000).map(|i| (i as f32 * 0.7 + step).cos()).collect();
+    let schedule = Schedule::cosine(1e-2, 2, 20);
+    state.apply(&gradient, 1.0, &schedule, Some(1.0)).unwrap();
+}
+
+/// A run with Muon goes on from its file as if it had not stopped, on any number of threads.
+#[test]
+fn matrices_go_on_bit_for_bit() {
+    let whole = with_matrices(6, 1);
+    assert_eq!(whole, with_matrices(6, 3));
+    let dir = tempfile::tempdir().unwrap();
+    with_matrices(4, 2).save(dir.path()).unwrap();
+    let mut resumed = TrainState::load(dir.path()).unwrap();
+    (0..2).for_each(|_| onward(&mut resumed));
+    assert_eq!(resumed, whole);
+    // Every trained entry has moved, and no frozen one.
+    for (i, p) in whole.parameters().iter().enumerate() {
+        let trained = (3..90).contains(&i) || (95..11_990).contains(&i);
+        assert_eq!(*p != (i as f32).sin(), trained, "parameter {i}");
+    }
+}
+
+#[test]
+fn a_file_whose_matrices_do_not_fit_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    with_matrices(1, 1).save(dir.path()).unwrap();
+    let bytes = fs::read(dir.path().join(FILE)).unwrap();
+    for (from, to, expected) in [
+        ("100:48x80", "90:48x80", "90..3930 is not inside"),
+        (
+            "7000:64x64",
+            "7000:64x63",
+            "momentum has 10036 numbers, expected 9972",
+        ),
+        ("7000:64x64", "7000:64", "muon.matrices is"),
+        (
+            "7000:64x64",
+            "7000:64x18446744073709551615",
+            "beyond memory",
+        ),
+        ("\"0.95\"", "\"1.5\"", "the momentum is 1.5"),
+        ("muon.beta", "muon.gamma", "lacks the value muon.beta"),
+    ] {
+        let changed = changed_header(&bytes, |header| {
+            assert!(header.contains(from), "{header}");
+            header.replace(from, to)
+        });
+        let message = load(&changed).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
 /// A small state's file.
 static STATE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
@@ -134,9 +206,14 @@ fn load(bytes: &[u8]) -> Result<TrainState<f32>, StateError> {
     TrainState::load(dir.path())
 }
 
-/// The file with its header changed, and the length that stands before it.
+/// The small file with its header changed.
 fn with_header(change: impl Fn(String) -> String) -> Vec<u8> {
-    let (length, rest) = STATE.split_first_chunk().unwrap();
+    changed_header(&STATE, change)
+}
+
+/// A file with its header changed, and the length that stands before it.
+fn changed_header(bytes: &[u8], change: impl Fn(String) -> String) -> Vec<u8> {
+    let (length, rest) = bytes.split_first_chunk().unwrap();
     let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
     let header = change(String::from_utf8(header.to_vec()).unwrap());
     let length = (header.len() as u64).to_le_bytes();

@@ -37,5 +37,5 @@ pub use error::RunError;
 pub use examples::Examples;
 pub use model::Model;
 pub use oracle::{Exact, Oracle};
-pub use setting::{Chain, Data, Optimization, Setting, Sizes};
+pub use setting::{Chain, Data, Optimization, Optimizer, Setting, Sizes};
 pub use train::{Outcome, Trainer};

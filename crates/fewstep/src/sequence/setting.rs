@@ -177,6 +177,23 @@ impl Sizes {
     }
 }
 
+/// What turns gradients into steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Optimizer {
+    /// Adam, of everything.
+    #[default]
+    Adam,
+    /// Muon of the matrices that states are multiplied by, Adam of the rest.
+    Muon,
+}
+
+impl Optimizer {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The optimizer's settings and the length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Optimization {
@@ -194,6 +211,9 @@ pub struct Optimization {
     pub clip: f64,
     /// Seed of data, noise and initial weights.
     pub seed: u64,
+    /// What makes steps of gradients.
+    #[serde(default, skip_serializing_if = "Optimizer::is_default")]
+    pub optimizer: Optimizer,
 }
 
 impl Default for Optimization {
@@ -206,6 +226,7 @@ impl Default for Optimization {
             ema: 0.999,
             clip: 1.0,
             seed: 0,
+            optimizer: Optimizer::Adam,
         }
     }
 }

@@ -17,13 +17,13 @@ use fewstep_ctmc::{Grid, Path};
 use fewstep_nn::{
     Adaptation, Learner, Network, Real, TrainState, checkpoint,
     dit::{Config, Dit, Step},
-    optim::{Averaging, FILE, Schedule, Settings, Trainable},
+    optim::{Averaging, FILE, MOMENTUM, Schedule, Settings, Trainable},
 };
 use serde_json::json;
 
 use super::{
-    Acceleration, Accelerator, Corpus, Denoiser, Examples, Oracle, Prediction, RunError, Setting,
-    Sizes, Use,
+    Acceleration, Accelerator, Corpus, Denoiser, Examples, Optimizer, Oracle, Prediction, RunError,
+    Setting, Sizes, Use,
     average::{self, Passes},
     base,
     evaluate::quality,
@@ -208,6 +208,8 @@ impl Trainer {
         let meant = |network| Denoiser::new(network, setting.prediction, &path);
         let (network, frozen) = (meant(network), frozen.map(meant));
         let range = network.trainable(adaptation);
+        let mut matrices = network.network.layout().matrices();
+        matrices.retain(|m| range.start <= m.start && m.range().end <= range.end);
         let trainable = Trainable::new(network.parameters().len(), &[range])?;
         let state = if started {
             TrainState::load(dir)?
@@ -217,7 +219,12 @@ impl Trainer {
                 warm_up: true,
             };
             let parameters = network.parameters().to_vec();
-            TrainState::new(seed, parameters, trainable, Settings::ADAM, Some(averaging))
+            let state =
+                TrainState::new(seed, parameters, trainable, Settings::ADAM, Some(averaging));
+            match setting.optimization.optimizer {
+                Optimizer::Adam => state,
+                Optimizer::Muon => state.orthogonalising(matrices, MOMENTUM)?,
+            }
         };
         let method = setting.acceleration.as_ref().map(|a| &a.method);
         let second = match (method, &frozen) {

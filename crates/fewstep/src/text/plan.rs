@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     method::{self, Divergence, sdtt::Spacing},
     sequence::{
-        Acceleration, Accelerator, Average, Chain, Data, Matching, Optimization, Pairs, Prediction,
-        RunError, Setting, Sizes, Target,
+        Acceleration, Accelerator, Average, Chain, Data, Matching, Optimization, Optimizer, Pairs,
+        Prediction, RunError, Setting, Sizes, Target,
     },
 };
 
@@ -155,6 +155,7 @@ impl Plan {
             ema: 0.999,
             clip: 1.0,
             seed: 0,
+            optimizer: Optimizer::Adam,
         };
         Self {
             chains: vec![Chain::Uniform],

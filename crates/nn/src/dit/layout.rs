@@ -8,7 +8,10 @@
 use std::ops::Range;
 
 use super::{Config, Frame, Sight, Step};
-use crate::layout::{Affine, Builder, Tensor};
+use crate::{
+    layout::{Affine, Builder, Tensor},
+    optim::Matrix,
+};
 
 /// Features of a sinusoid fed to a time map.
 pub const FEATURES: usize = 256;
@@ -136,6 +139,35 @@ impl Layout {
         }
     }
 
+    /// The matrices that states are multiplied by, in blocks and in what we add, for
+    /// [`Muon`](crate::optim::Muon): queries, keys and values are three. Embedding, head and
+    /// everything that a time goes through are none of them.
+    pub fn matrices(&self) -> Vec<Matrix> {
+        let at = |start: usize, rows: usize, cols: usize| Matrix { start, rows, cols };
+        let of = |layer: &Affine| {
+            let rows = layer.bias.len();
+            at(layer.weight.start, rows, layer.weight.len() / rows)
+        };
+        let block = |block: &Block| {
+            let c = block.norm1.len();
+            let third = |i: usize| at(block.qkv.start + i * c * c, c, c);
+            let out = at(block.out.start, c, c);
+            [
+                third(0),
+                third(1),
+                third(2),
+                out,
+                of(&block.up),
+                of(&block.down),
+            ]
+        };
+        let mut matrices: Vec<Matrix> = self.blocks.iter().flat_map(block).collect();
+        let correction = self.correction.iter().flat_map(|c| [&c.up, &c.down]);
+        matrices.extend(correction.chain(self.join.iter().flatten()).map(of));
+        matrices.sort_by_key(|matrix| matrix.start);
+        matrices
+    }
+
     /// Length of the flat vector.
     pub fn len(&self) -> usize {
         self.tensors.last().map_or(0, |tensor| tensor.range.end)
@@ -190,6 +222,30 @@ mod tests {
     use super::*;
     use crate::dit::Positions;
 
+    /// What Muon trains, found by the tensors' names.
+    fn matrices_by_name(layout: &Layout) -> Vec<Matrix> {
+        let of = |tensor: &Tensor| {
+            let name = &tensor.name[..];
+            let inside = ["blocks.", "correction.", "join."];
+            let &[rows, cols] = &tensor.shape[..] else {
+                return Vec::new();
+            };
+            if name.contains("adaLN") || !inside.iter().any(|part| name.starts_with(part)) {
+                return Vec::new();
+            }
+            let parts = if name.contains("qkv") { 3 } else { 1 };
+            let rows = rows / parts;
+            let start = |i: usize| tensor.range.start + i * rows * cols;
+            let part = |i| Matrix {
+                start: start(i),
+                rows,
+                cols,
+            };
+            (0..parts).map(part).collect()
+        };
+        layout.tensors.iter().flat_map(of).collect()
+    }
+
     #[test]
     fn names_shapes_and_totals_agree() {
         for step in [Step::None, Step::Trunk, Step::Correction { width: 40 }] {
@@ -218,6 +274,7 @@ mod tests {
                 end += tensor.shape.iter().product::<usize>();
                 assert_eq!(tensor.range.end, end);
             }
+            assert_eq!(matrices_by_name(&layout), layout.matrices());
         }
         let small = Layout::new(&Config::named("small", 50_258).unwrap());
         assert_eq!(small.tensors.len(), 130);

@@ -1,7 +1,7 @@
 //! A training state as one file that is always whole.
 //!
 //! `state.safetensors` holds the tensors `parameters`, `adamw.mean`, `adamw.square` and
-//! `ema.shadow`, each flat, and the scalars as decimal strings in `__metadata__`; decimals of f64
+//! `ema.shadow`, with Muon `muon.momentum`, each flat, and the scalars as decimal strings in `__metadata__`; decimals of f64
 //! are the shortest that read back to the same bits. The header is written here and not by the
 //! `safetensors` crate, whose metadata has no fixed order: equal states are equal files.
 //!
@@ -158,6 +158,11 @@ impl<T: Stored> TrainState<T> {
             ("adamw.mean", &self.optimizer.mean),
             ("adamw.square", &self.optimizer.square),
         ];
+        let momentum = self
+            .muon
+            .iter()
+            .map(|muon| ("muon.momentum", &muon.momentum[..]));
+        tensors.extend(momentum);
         tensors.extend(self.ema.iter().map(|ema| ("ema.shadow", &ema.shadow[..])));
         tensors
     }
@@ -169,7 +174,7 @@ impl<T: Stored> TrainState<T> {
             eps,
             weight_decay,
         } = self.optimizer.settings;
-        let ranges = self.optimizer.trainable.ranges().iter();
+        let ranges = self.trainable.ranges().iter();
         let ranges: Vec<String> = ranges.map(|r| format!("{}..{}", r.start, r.end)).collect();
         let mut scalars = vec![
             ("format", FORMAT.into()),
@@ -183,6 +188,15 @@ impl<T: Stored> TrainState<T> {
             ("adamw.eps", eps.to_string()),
             ("adamw.weight_decay", weight_decay.to_string()),
         ];
+        if let Some(muon) = &self.muon {
+            let matrices = muon.matrices.iter();
+            let matrices = matrices.map(|m| format!("{}:{}x{}", m.start, m.rows, m.cols));
+            let matrices: Vec<String> = matrices.collect();
+            scalars.extend([
+                ("muon.beta", muon.beta.to_string()),
+                ("muon.matrices", matrices.join(",")),
+            ]);
+        }
         if let Some(ema) = &self.ema {
             scalars.extend([
                 ("ema.updates", ema.updates.to_string()),

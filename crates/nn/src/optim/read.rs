@@ -14,7 +14,9 @@ use std::str::FromStr;
 use safetensors::tensor::Metadata;
 
 use super::file::{BLOCK, FORMAT, PREFIX, VERSION};
-use super::{AdamW, Averaging, Ema, Settings, StateError, Stored, TrainState, Trainable};
+use super::{
+    AdamW, Averaging, Ema, Matrix, Muon, Settings, StateError, Stored, TrainState, Trainable,
+};
 
 /// A longer header is not one of ours.
 const MAX_HEADER: u64 = 1 << 24;
@@ -49,7 +51,10 @@ pub(super) fn state<T: Stored>(path: &Path) -> Result<TrainState<T>, StateError>
 
 fn read<T: Stored>(path: &Path) -> Result<TrainState<T>, Problem> {
     let mut reader = Reader::open(path)?;
-    let with_ema = reader.find_all()?;
+    let Parts {
+        with_ema,
+        with_muon,
+    } = reader.find_all()?;
     let total = reader.length::<T>("parameters")?;
     let ranges = ranges(&reader.scalars["trainable"])?;
     let trainable = Trainable::new(total, &ranges).map_err(invalid)?;
@@ -61,6 +66,21 @@ fn read<T: Stored>(path: &Path) -> Result<TrainState<T>, Problem> {
     };
     settings.check().map_err(invalid)?;
     let count = trainable.count();
+    let mut adamw = trainable.clone();
+    let muon = match with_muon {
+        false => None,
+        true => {
+            let matrices = matrices(&reader.scalars["muon.matrices"])?;
+            let beta = reader.scalar("muon.beta")?;
+            // Nothing of the promised size is allocated before it is known to be trained.
+            let ranges: Option<Vec<_>> = matrices.iter().map(Matrix::checked_range).collect();
+            let ranges = ranges.ok_or_else(|| invalid("muon.matrices are beyond memory"))?;
+            adamw = trainable.without(&ranges).map_err(invalid)?;
+            let mut muon = Muon::new(total, matrices, beta).map_err(invalid)?;
+            muon.momentum = reader.values("muon.momentum", count - adamw.count())?;
+            Some(muon)
+        }
+    };
     let ema = match with_ema {
         false => None,
         true => {
@@ -83,11 +103,13 @@ fn read<T: Stored>(path: &Path) -> Result<TrainState<T>, Problem> {
         parameters: reader.values("parameters", total)?,
         optimizer: AdamW {
             settings,
-            mean: reader.values("adamw.mean", count)?,
-            square: reader.values("adamw.square", count)?,
+            mean: reader.values("adamw.mean", adamw.count())?,
+            square: reader.values("adamw.square", adamw.count())?,
             updates: reader.scalar("adamw.updates")?,
-            trainable,
+            trainable: adamw,
         },
+        trainable,
+        muon,
         ema,
     })
 }
@@ -102,6 +124,29 @@ fn ranges(text: &str) -> Result<Vec<Range<usize>>, Problem> {
     parts
         .map(|part| range(part).ok_or_else(|| invalid(format!("trainable is {text:?}"))))
         .collect()
+}
+
+/// The matrices `start:rowsxcols,...` of text.
+fn matrices(text: &str) -> Result<Vec<Matrix>, Problem> {
+    let matrix = |text: &str| {
+        let (start, sizes) = text.split_once(':')?;
+        let (rows, cols) = sizes.split_once('x')?;
+        Some(Matrix {
+            start: start.parse().ok()?,
+            rows: rows.parse().ok()?,
+            cols: cols.parse().ok()?,
+        })
+    };
+    let parts = text.split(',').filter(|_| !text.is_empty());
+    parts
+        .map(|part| matrix(part).ok_or_else(|| invalid(format!("muon.matrices is {text:?}"))))
+        .collect()
+}
+
+/// What a file has beside the parameters and AdamW's state.
+struct Parts {
+    with_ema: bool,
+    with_muon: bool,
 }
 
 /// An open file whose header fits its length.
@@ -148,8 +193,8 @@ impl Reader {
         })
     }
 
-    /// Checks that all parts are there, and whether an average is among them.
-    fn find_all(&self) -> Result<bool, Problem> {
+    /// Checks that all parts are there, and which of those that may be missing are among them.
+    fn find_all(&self) -> Result<Parts, Problem> {
         let format = self.scalars.get("format").map_or("", String::as_str);
         if format != FORMAT {
             return Err(invalid(format!(
@@ -174,11 +219,20 @@ impl Reader {
             "adamw.weight_decay",
         ];
         let ema = ["ema.updates", "ema.decay", "ema.warm_up"];
-        let with_ema = self.header.info("ema.shadow").is_some()
-            || ema.iter().any(|name| self.scalars.contains_key(*name));
+        let muon = ["muon.beta", "muon.matrices"];
+        let has = |tensor: &str, scalars: &[&str]| {
+            self.header.info(tensor).is_some()
+                || scalars.iter().any(|name| self.scalars.contains_key(*name))
+        };
+        let with_ema = has("ema.shadow", &ema);
         if with_ema {
             tensors.push("ema.shadow");
             scalars.extend(ema);
+        }
+        let with_muon = has("muon.momentum", &muon);
+        if with_muon {
+            tensors.push("muon.momentum");
+            scalars.extend(muon);
         }
         tensors.retain(|name| self.header.info(name).is_none());
         scalars.retain(|name| !self.scalars.contains_key(*name));
@@ -186,7 +240,10 @@ impl Reader {
         let scalars = scalars.iter().map(|name| format!("the value {name}"));
         let missing: Vec<String> = tensors.chain(scalars).collect();
         match missing.is_empty() {
-            true => Ok(with_ema),
+            true => Ok(Parts {
+                with_ema,
+                with_muon,
+            }),
             false => Err(Problem::Missing(missing)),
         }
     }

@@ -7,8 +7,10 @@
 //! A gradient over several micro-batches is the caller's sum: each is scaled by its share of all
 //! rows where the loss is taken, and added.
 
-use super::{AdamW, Averaging, Ema, NonFiniteNorm, Schedule, Settings, Trainable, clip};
-use crate::Real;
+use super::{
+    AdamW, Averaging, Ema, Matrix, Muon, NonFiniteNorm, Schedule, Settings, Trainable, clip,
+};
+use crate::{Error, Real};
 
 /// The state between two steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +18,11 @@ pub struct TrainState<T> {
     pub(super) step: u64,
     pub(super) seed: u64,
     pub(super) parameters: Vec<T>,
+    pub(super) trainable: Trainable,
+    /// Of what no other optimizer trains.
     pub(super) optimizer: AdamW<T>,
+    /// Of matrices, if they have their own.
+    pub(super) muon: Option<Muon<T>>,
     pub(super) ema: Option<Ema<T>>,
 }
 
@@ -72,9 +78,21 @@ impl<T: Real> TrainState<T> {
             step: 0,
             seed,
             parameters,
-            optimizer: AdamW::restricted(trainable, settings),
+            optimizer: AdamW::restricted(trainable.clone(), settings),
+            trainable,
+            muon: None,
             ema,
         }
+    }
+
+    /// The same with these trained matrices left to [`Muon`], before the first step.
+    pub fn orthogonalising(mut self, matrices: Vec<Matrix>, beta: f64) -> Result<Self, Error> {
+        assert_eq!(self.step, 0, "before the first step");
+        let muon = Muon::new(self.parameters.len(), matrices, beta)?;
+        let rest = self.trainable.without(muon.trainable.ranges())?;
+        self.optimizer = AdamW::restricted(rest, self.optimizer.settings);
+        self.muon = Some(muon);
+        Ok(self)
     }
 
     /// Steps taken: the number of the next one, counted from 0.
@@ -92,7 +110,7 @@ impl<T: Real> TrainState<T> {
         &self.parameters
     }
 
-    /// The optimizer.
+    /// The optimizer of what is not left to another.
     pub fn optimizer(&self) -> &AdamW<T> {
         &self.optimizer
     }
@@ -126,7 +144,7 @@ impl<T: Real> TrainState<T> {
             let what = Quantity::Loss(loss);
             return Err(NonFinite { step, what });
         }
-        let norm = clip::norm(gradient, self.optimizer.trainable()).map_err(|norm| NonFinite {
+        let norm = clip::norm(gradient, &self.trainable).map_err(|norm| NonFinite {
             step,
             what: Quantity::Gradient(norm),
         })?;
@@ -134,6 +152,9 @@ impl<T: Real> TrainState<T> {
         let scale = max_norm.map_or(1.0, |max| clip::clip_factor(norm, max));
         self.optimizer
             .update_scaled(&mut self.parameters, gradient, rate, scale);
+        if let Some(muon) = &mut self.muon {
+            muon.update_scaled(&mut self.parameters, gradient, rate, scale);
+        }
         if let Some(ema) = &mut self.ema {
             ema.update(&self.parameters);
         }

@@ -70,6 +70,27 @@ impl Trainable {
         &self.ranges
     }
 
+    /// What is left without some ranges, each inside one of these, in ascending order and apart.
+    pub fn without(&self, ranges: &[Range<usize>]) -> Result<Self, Error> {
+        let mut left = Vec::new();
+        let mut others = ranges.iter().filter(|range| !range.is_empty()).peekable();
+        for range in &self.ranges {
+            let mut start = range.start;
+            while let Some(other) = others.next_if(|other| other.end <= range.end) {
+                if other.start < start {
+                    return Err(not_trained(other));
+                }
+                left.push(start..other.start);
+                start = other.end;
+            }
+            left.push(start..range.end);
+        }
+        match others.next() {
+            Some(other) => Err(not_trained(other)),
+            None => Self::new(self.total, &left),
+        }
+    }
+
     /// The trained entries of a full vector, one range after the other.
     pub fn pack<T: Copy>(&self, full: &[T]) -> Vec<T> {
         assert_eq!(full.len(), self.total, "parameters");
@@ -127,6 +148,13 @@ impl Trainable {
     }
 }
 
+fn not_trained(range: &Range<usize>) -> Error {
+    let Range { start, end } = range;
+    Error::Config(format!(
+        "the range {start}..{end} is not inside what is trained and not yet taken"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +175,21 @@ mod tests {
              parameters"
         );
         assert_eq!(Trainable::all(0).count(), 0);
+    }
+
+    #[test]
+    fn ranges_can_be_left_out() {
+        let some = Trainable::new(20, &[3..7, 9..20]).unwrap();
+        let without = |ranges: &[Range<usize>]| some.without(ranges).map(|left| left.ranges);
+        assert_eq!(
+            without(&[3..4, 5..7, 10..12]).unwrap(),
+            [4..5, 9..10, 12..20]
+        );
+        assert_eq!(without(&[]).unwrap(), [3..7, 9..20]);
+        for wrong in [2..4, 6..10, 19..21] {
+            assert!(without(std::slice::from_ref(&wrong)).is_err(), "{wrong:?}");
+        }
+        assert!(without(&[10..12, 11..13]).is_err());
     }
 
     #[test]
