@@ -20,12 +20,6 @@ pub struct Blind<N> {
     pub hidden: usize,
 }
 
-/// An evaluation of a [`Blind`].
-#[derive(Debug, Default)]
-pub struct Pass<P> {
-    inner: P,
-}
-
 impl<N> Blind<N> {
     /// Where a row is among the rows of the copies.
     fn places(&self, rows: &[usize]) -> Vec<usize> {
@@ -53,20 +47,8 @@ impl<N> Blind<N> {
     }
 }
 
-fn inner<'a, P>(
-    rows: &Rows<'_, Pass<P>>,
-    others: &'a [&Pass<P>],
-    places: &'a [usize],
-) -> Rows<'a, P> {
-    Rows {
-        rows: places,
-        tangent: rows.tangent,
-        others: others.iter().map(|pass| &pass.inner).collect(),
-    }
-}
-
 impl<T: Real, N: Network<T>> Network<T> for Blind<N> {
-    type Pass = Pass<N::Pass>;
+    type Pass = N::Pass;
 
     fn symbols(&self) -> usize {
         self.network.symbols()
@@ -82,7 +64,7 @@ impl<T: Real, N: Network<T>> Network<T> for Blind<N> {
         };
         // Rows of the copies are others.
         let want = Want { rows: None, ..want };
-        self.network.evaluate(copies, want, &mut pass.inner);
+        self.network.evaluate(copies, want, pass);
     }
 
     fn opposite(&self, batch: Batch, pass: &Self::Pass, to: &mut Self::Pass) {
@@ -92,7 +74,7 @@ impl<T: Real, N: Network<T>> Network<T> for Blind<N> {
             t: &t,
             r: &r,
         };
-        self.network.opposite(copies, &pass.inner, &mut to.inner);
+        self.network.opposite(copies, pass, to);
     }
 
     fn visit<R: Send>(
@@ -102,8 +84,11 @@ impl<T: Real, N: Network<T>> Network<T> for Blind<N> {
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
     ) -> Vec<R> {
         let places = self.places(rows.rows);
-        let rows = inner(&rows, &rows.others, &places);
-        self.network.visit(&pass.inner, rows, consumer)
+        let rows = Rows {
+            rows: &places,
+            ..rows
+        };
+        self.network.visit(pass, rows, consumer)
     }
 }
 
@@ -128,13 +113,15 @@ impl<T: Real, N: Learner<T>> Learner<T> for Blind<N> {
         gradient: &mut Gradient<T>,
     ) -> Vec<R> {
         let places = self.places(rows.rows);
-        let rows = inner(&rows, &rows.others, &places);
-        self.network
-            .descend(&mut pass.inner, rows, consumer, gradient)
+        let rows = Rows {
+            rows: &places,
+            ..rows
+        };
+        self.network.descend(pass, rows, consumer, gradient)
     }
 
     fn backward(&self, pass: &mut Self::Pass, gradient: &mut Gradient<T>) {
-        self.network.backward(&mut pass.inner, gradient);
+        self.network.backward(pass, gradient);
     }
 }
 
@@ -159,7 +146,7 @@ mod tests {
                 t: &[0.4, 0.9],
                 r: &[0.4, 0.3],
             };
-            let mut pass = Pass::default();
+            let mut pass = Default::default();
             Network::<f64>::evaluate(&blind, batch, Want::default(), &mut pass);
             blind.visit(&pass, Rows::plain(&rows), |_, l: Logits<f64>| {
                 l.value.to_vec()
