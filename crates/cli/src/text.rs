@@ -39,7 +39,7 @@ pub struct Args {
           value_delimiter = ',', default_value = "linear")]
     methods: Vec<Method>,
     /// Token shards made by `fewstep data`, of few symbols; without them, the built-in language
-    #[arg(long, conflicts_with = "symbols")]
+    #[arg(long, conflicts_with_all = ["symbols", "states"])]
     data: Option<PathBuf>,
     /// Seeds of trainings and draws
     #[arg(long, value_delimiter = ',', default_value = "0")]
@@ -65,6 +65,9 @@ pub struct Args {
     /// Symbols of the language
     #[arg(long)]
     symbols: Option<usize>,
+    /// Its hidden states
+    #[arg(long)]
+    states: Option<usize>,
     /// Positions of a sequence
     #[arg(long)]
     length: Option<usize>,
@@ -98,8 +101,12 @@ impl Args {
             plan.gains.clone_from(gains);
         }
         plan.samples = self.samples.unwrap_or(plan.samples);
-        if let (Some(given), Data::Language { symbols, .. }) = (self.symbols, &mut plan.data) {
-            *symbols = given;
+        if let Data::Language {
+            symbols, states, ..
+        } = &mut plan.data
+        {
+            *symbols = self.symbols.unwrap_or(*symbols);
+            *states = self.states.unwrap_or(*states);
         }
         if let Some(dir) = &self.data {
             plan.data = Data::Shards(dir.clone());

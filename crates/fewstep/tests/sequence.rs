@@ -8,8 +8,8 @@ use fewstep::{
     lab::{Metric, Monitor, Silent},
     method::{Divergence, sdtt::Spacing},
     sequence::{
-        Acceleration, Accelerator, Average, Chain, Data, Matching, Model, Optimization, Oracle,
-        Pairs, Prediction, Setting, Sizes, Target, Trainer,
+        Acceleration, Accelerator, Average, Chain, Data, Matching, Model, Optimization, Optimizer,
+        Oracle, Pairs, Prediction, Setting, Sizes, Target, Trainer,
         evaluate::{quality, unigram_entropy},
         order::{Order, Ranking, Tokens},
         sampler::{Decoding, Kernel, State, generate, sample},
@@ -300,6 +300,7 @@ fn setting(chain: Chain) -> Setting {
             ema: 0.9,
             clip: 1.0,
             seed: 5,
+            optimizer: Optimizer::Adam,
         },
         start: None,
         curriculum: None,

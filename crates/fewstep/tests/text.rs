@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use fewstep::{
     lab::{Metric, Monitor, Silent},
-    sequence::{Chain, Data, Optimization, Sizes},
+    sequence::{Chain, Data, Optimization, Optimizer, Sizes},
     text::{self, Method, Plan, Point},
 };
 
@@ -19,6 +19,7 @@ fn plan() -> Plan {
         ema: 0.9,
         clip: 1.0,
         seed: 0,
+        optimizer: Optimizer::Muon,
     };
     Plan {
         chains: vec![Chain::Uniform, Chain::UniformState],

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::PIXELS;
 use crate::{
-    sequence::{Accelerator, Chain, Corpus, Data, Optimization, RunError, Setting, Sizes},
+    sequence::{
+        Accelerator, Chain, Corpus, Data, Optimization, Optimizer, RunError, Setting, Sizes,
+    },
     text::{self, Method},
 };
 
@@ -53,6 +55,7 @@ impl Plan {
                     steps: 6000,
                     batch: 16,
                     rate: 2e-3,
+                    optimizer: Optimizer::Adam,
                     ..text.base
                 },
                 accelerated: Optimization {

@@ -184,7 +184,7 @@ pub enum Optimizer {
     /// Adam, of everything.
     #[default]
     Adam,
-    /// Muon of the matrices that states are multiplied by, Adam of the rest.
+    /// Muon of the matrices that states are multiplied by, Adam of the rest and of second networks.
     Muon,
 }
 
