@@ -65,9 +65,13 @@ pub fn html(findings: &Findings) -> String {
 
 fn what_was_run(findings: &Findings) -> String {
     let super::Format { width, height, .. } = findings.format;
+    let tokenizer = match &findings.reconstruction {
+        Some(found) => format!("<p>Tokenizer: {}.</p>\n", escape(&found.words())),
+        None => String::new(),
+    };
     format!(
         "<p>{width} x {height} pixels of {} symbols, classes {}; {}; {} pictures behind each number; fewstep \
-         {}.</p>\n",
+         {}.</p>\n{tokenizer}",
         findings.format.symbols(),
         escape(&findings.classes.join(", ")),
         escape(&findings.setting),

@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 
 use serde::{Deserialize, Serialize};
 
-use super::PIXELS;
+use super::{Format, PIXELS, Tokenization};
 use crate::{
     sequence::{Accelerator, Chain, Corpus, Data, Optimization, RunError, Setting, Sizes},
     text::{self, Method},
@@ -29,6 +29,8 @@ pub struct Way {
 pub struct Plan {
     /// The pictures.
     pub data: Data,
+    /// The tokenizer that is trained on them first; without one, their symbols are what they are.
+    pub tokenizer: Option<Tokenization>,
     /// The trainings, and the steps, temperatures, gains and number of the samples; its language is not
     /// used.
     pub trainings: text::Plan,
@@ -42,6 +44,7 @@ impl Plan {
         let text = text::Plan::tiny();
         Self {
             data: Data::Figures,
+            tokenizer: Some(Tokenization::of(Format::FIGURES)),
             trainings: text::Plan {
                 sizes: Sizes {
                     length: PIXELS,
@@ -75,6 +78,8 @@ impl Plan {
     pub fn base(&self, chain: Chain, seed: u64) -> Setting {
         Setting {
             data: self.data.clone(),
+            // What few steps see: at the bound's times almost all of the weight is next to data.
+            arccos: chain != Chain::UniformState,
             ..self.trainings.base(chain, seed)
         }
     }
@@ -129,6 +134,15 @@ impl Plan {
         ways
     }
 
+    /// The same on the codes in `dir`, which its tokenizer made.
+    pub fn on_codes(self, dir: &FilePath) -> Self {
+        Self {
+            data: Data::Shards(dir.to_path_buf()),
+            tokenizer: None,
+            ..self
+        }
+    }
+
     /// The plan itself if it can be carried out, with the length of its pictures.
     pub fn checked(mut self) -> Result<Self, RunError> {
         self.trainings = self.trainings.checked()?;
@@ -145,12 +159,19 @@ impl Plan {
                 method.name()
             )));
         }
-        let Some(format) = Corpus::open(&self.data)?.format() else {
+        let corpus = Corpus::open(&self.data)?;
+        let (Some(format), Some(length)) = (corpus.format(), corpus.length()) else {
             return Err(RunError::Refused(
                 "the data are no pictures; prepare a folder of pictures with `fewstep data`".into(),
             ));
         };
-        self.trainings.sizes.length = format.length();
+        self.trainings.sizes.length = match &self.tokenizer {
+            Some(asked) => {
+                asked.sizes(format)?;
+                length / asked.patch.pow(2)
+            }
+            None => length,
+        };
         Ok(self)
     }
 }
