@@ -122,7 +122,7 @@ pub struct TrainArgs {
     /// Which built-in language
     #[arg(long, default_value_t = 0, conflicts_with = "data")]
     language: u64,
-    /// On a mixture chain: train at MaskGIT's mask ratios, arccos(u)/(pi/2), all noisy coordinates alike
+    /// On the masked chain: train at MaskGIT's mask ratios, arccos(u)/(pi/2), all masked coordinates alike
     #[arg(long)]
     arccos: bool,
     /// DUO's curriculum, on chains from uniform noise: in this share of the steps the network reads

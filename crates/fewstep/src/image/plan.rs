@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Format, PIXELS, Tokenization};
 use crate::{
-    sequence::{Accelerator, Chain, Corpus, Data, Optimization, RunError, Setting, Sizes},
+    sequence::{
+        Accelerator, Chain, Corpus, Data, Optimization, Prediction, RunError, Setting, Sizes,
+    },
     text::{self, Method},
 };
 
@@ -78,8 +80,9 @@ impl Plan {
     pub fn base(&self, chain: Chain, seed: u64) -> Setting {
         Setting {
             data: self.data.clone(),
-            // What few steps see: at the bound's times almost all of the weight is next to data.
-            arccos: chain != Chain::UniformState,
+            // With the own state multiplied in, bounds are lower and pictures worse: a network that is told
+            // of its own symbol from outside is slow to see that the symbol does not fit the others.
+            prediction: Prediction::Posterior,
             ..self.trainings.base(chain, seed)
         }
     }
@@ -93,6 +96,7 @@ impl Plan {
     ) -> Setting {
         Setting {
             data: self.data.clone(),
+            prediction: Prediction::Posterior,
             ..self.trainings.accelerated(of, what, from)
         }
     }

@@ -56,11 +56,15 @@ pub struct Tokenization {
 
 impl Tokenization {
     /// What suits pictures of a format, unless something else is known of them: small pictures in small
-    /// patches.
+    /// patches, of a side that divides theirs.
     pub fn of(format: Format) -> Self {
         let small = format.width.max(format.height) <= 16;
+        let sides: &[usize] = if small { &[3, 2] } else { &[4, 2, 3] };
+        let divides = |side: &&usize| {
+            format.width.is_multiple_of(**side) && format.height.is_multiple_of(**side)
+        };
         Self {
-            patch: if small { 3 } else { 4 },
+            patch: sides.iter().find(divides).copied().unwrap_or(1),
             codes: if small { 128 } else { 256 },
             hidden: 128,
             embedding: 16,

@@ -235,7 +235,7 @@ pub struct Setting {
     /// Symbols of the latent that stands behind a sequence.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub carried: usize,
-    /// Whether a denoiser is trained at MaskGIT's mask ratios, with the weights of these.
+    /// Whether a masked denoiser is trained at MaskGIT's mask ratios and not on its bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub arccos: bool,
 }
@@ -335,8 +335,8 @@ impl Setting {
         if !(0.0..1.0).contains(&ema) {
             return refuse("the average's decay must be at least 0 and below 1");
         }
-        if self.arccos && (self.chain == Chain::UniformState || self.acceleration.is_some()) {
-            return refuse("the arccos mask ratio belongs to a denoiser of a mixture chain");
+        if self.arccos && (self.chain != Chain::Masked || self.acceleration.is_some()) {
+            return refuse("the arccos mask ratio belongs to a denoiser of the masked chain");
         }
         if let Some(fault) = self
             .acceleration

@@ -33,10 +33,8 @@ pub fn instants(path: &Path, count: usize, (seed, step): (u64, u64)) -> (Vec<Pai
         .unzip()
 }
 
-/// MaskGIT's times without steps, `arccos(u)/(pi/2)` of the coordinates being noise with `u` uniform, and
-/// what each counts: every coordinate that can move the same. The bound is the same mean with other weights,
-/// so its minimiser is this one's, too; but the states that few steps see have most of the weight here, and
-/// nearly none there.
+/// MaskGIT's times without steps, `arccos(u)/(pi/2)` of the coordinates being masked with `u` uniform, and
+/// what each counts: every masked coordinate the same, so that the mean is a cross-entropy and no bound.
 pub fn arccos(path: &Path, count: usize, (seed, step): (u64, u64)) -> (Vec<Pair>, Vec<f64>) {
     let offset = uniform(&mut Key::new(seed, Purpose::Time).at(0, 0));
     (0..count as u64)
