@@ -80,8 +80,7 @@ impl Plan {
     pub fn base(&self, chain: Chain, seed: u64) -> Setting {
         Setting {
             data: self.data.clone(),
-            // With the own state multiplied in, bounds are lower and pictures worse: a network that is told
-            // of its own symbol from outside is slow to see that the symbol does not fit the others.
+            // With the own state multiplied in, bounds are lower and pictures worse (docs/architecture.md).
             prediction: Prediction::Posterior,
             ..self.trainings.base(chain, seed)
         }
