@@ -13,7 +13,7 @@ use crate::{Failure, parse, progress::Progress};
 /// Sizes of a tokenizer and its training; what is not given suits the pictures.
 #[derive(ClapArgs)]
 pub struct Sizes {
-    /// Tokenizer: pixels of a patch's side (3 for pictures to 16 pixels a side, else 4)
+    /// Tokenizer: pixels of a patch's side (3 or 2 for pictures to 16 pixels a side, else 4, 2 or 3)
     #[arg(long)]
     patch: Option<usize>,
     /// Tokenizer: codes (128 for pictures to 16 pixels a side, else 256)

@@ -55,8 +55,8 @@ impl Plan {
                     heads: 3,
                 },
                 base: Optimization {
-                    steps: 6000,
-                    batch: 16,
+                    steps: 15_000,
+                    batch: 32,
                     rate: 2e-3,
                     ..text.base
                 },

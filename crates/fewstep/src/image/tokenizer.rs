@@ -56,16 +56,20 @@ pub struct Tokenization {
 
 impl Tokenization {
     /// What suits pictures of a format, unless something else is known of them: small pictures in small
-    /// patches, of a side that divides theirs.
+    /// patches, of a side that divides theirs. Larger ones would be learned sooner, but what few codes say
+    /// wrongly no others mend: of the built-in pictures in four codes the exact denoiser draws 95 % right in 8
+    /// steps, in sixteen all.
     pub fn of(format: Format) -> Self {
-        let small = format.width.max(format.height) <= 16;
-        let sides: &[usize] = if small { &[3, 2] } else { &[4, 2, 3] };
+        let (sides, codes): (&[usize], usize) = match format {
+            Format { width, height, .. } if width.max(height) <= 16 => (&[3, 2], 128),
+            _ => (&[4, 2, 3], 256),
+        };
         let divides = |side: &&usize| {
             format.width.is_multiple_of(**side) && format.height.is_multiple_of(**side)
         };
         Self {
             patch: sides.iter().find(divides).copied().unwrap_or(1),
-            codes: if small { 128 } else { 256 },
+            codes,
             hidden: 128,
             embedding: 16,
             steps: 1500,
