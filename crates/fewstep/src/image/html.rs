@@ -47,7 +47,7 @@ pub fn html(findings: &Findings) -> String {
         body += &section("Law of the attributes", LAW, &law);
     }
     if !findings.trainings.is_empty() {
-        let intro = "The bound is on the negative log-likelihood of validation pictures, in nats a pixel; \
+        let intro = "The bound is on the negative log-likelihood of validation pictures, in nats a pixel or code; \
             the exact denoiser’s bound on the same ones is the least that a network can expect.";
         body += &section("Trainings", intro, &trainings(findings));
     }
