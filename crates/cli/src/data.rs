@@ -250,7 +250,14 @@ fn table(manifest: &Manifest) -> String {
     let packing = match manifest.settings.packing {
         Packing::Plain => "plain".into(),
         Packing::Wrapped { length } => format!("wrapped, blocks of {length}"),
-        Packing::Whole { length } => format!("pictures, {} pixels and a class", length - 1),
+        Packing::Whole { length } => format!(
+            "pictures, {} {} and a class",
+            length - 1,
+            match &manifest.tokenizer {
+                Description::Pictures(pictures) if pictures.codes.is_some() => "codes",
+                _ => "pixels",
+            }
+        ),
     };
     let lines = [
         (

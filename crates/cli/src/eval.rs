@@ -9,6 +9,7 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::Args as ClapArgs;
 use fewstep::{
+    image::PIXELS,
     judge::Protocol,
     sequence::{
         Corpus, Model, Use,
@@ -86,7 +87,7 @@ impl Args {
 
     /// Reads generated pictures back, where that can be done: a line for each setting.
     fn read_back(&self, model: &mut Model) -> Result<(), Failure> {
-        let Corpus::Figures(figures) = &model.corpus else {
+        let Corpus::Figures(figures, _) = &model.corpus else {
             return Err(Failure::Usage(
                 "pictures from files have no law to be compared with; look at them with `fewstep sample \
                  --pictures sheet.png`"
@@ -114,7 +115,8 @@ impl Args {
                         };
                         let (x, nfe) =
                             model.generate(&grid, (how, gain), (self.samples, self.seed));
-                        let pictures = x.chunks_exact(model.length).zip((0..classes).cycle());
+                        let pixels = model.corpus.pixels(&x);
+                        let pictures = pixels.chunks_exact(PIXELS).zip((0..classes).cycle());
                         let found = figures.quality(pictures);
                         let k = grid.steps();
                         if self.json {

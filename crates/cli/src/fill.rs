@@ -46,7 +46,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let pieces = args.template.as_deref().map(pieces).transpose();
     let pieces = pieces.map_err(Failure::Usage)?;
     let model = args.generation.open()?;
-    let given = args.given(&model, pieces)?;
+    let pixels = args.given(&model, pieces)?;
+    // A patch with a gap is drawn whole; its pixels that are known are put back.
+    let given = match model.corpus.coder() {
+        Some(coder) => coder.encode_known(&pixels),
+        None => pixels.clone(),
+    };
     let grid = args.generation.grid()?;
     let decoding = args.generation.decoding(&model);
     let seed = args.generation.seed;
@@ -72,6 +77,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let what = match model.corpus.format() {
         Some(format) => {
             let all: Vec<usize> = state.sequences().flatten().copied().collect();
+            let mut all = model.corpus.pixels(&all);
+            let known = pixels.iter().cycle();
+            for (drawn, known) in all.iter_mut().zip(known) {
+                *drawn = known.unwrap_or(*drawn);
+            }
             args.files.write(&format, &all)?;
             "pixels drawn"
         }
@@ -82,10 +92,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "tokens written"
         }
     };
-    let unknown = given.iter().filter(|token| token.is_none()).count();
+    let unknown = pixels.iter().filter(|token| token.is_none()).count();
     eprintln!(
         "{unknown} of {} {what}, {nfe} network evaluations",
-        given.len()
+        pixels.len()
     );
     Ok(())
 }

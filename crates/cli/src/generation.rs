@@ -208,7 +208,9 @@ impl Onlooker<'_> {
                 let moments = recording.moments().iter();
                 let frames = moments.map(|moment| {
                     let symbols = moment.frames.iter().map(|frame| &frame.symbols[..]);
-                    symbols.collect::<Vec<_>>().concat()
+                    self.model
+                        .corpus
+                        .pixels(&symbols.collect::<Vec<_>>().concat())
                 });
                 let frames: Vec<Vec<usize>> = frames.collect();
                 let png = image::animation(&format, &frames, ANIMATED_COLUMNS, ANIMATED_ZOOM);

@@ -5,22 +5,37 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use fewstep::{
     image::{self, Plan},
-    sequence::{Chain, Data, RunError},
+    sequence::{Chain, Corpus, Data, RunError},
     text::Method,
 };
 
-use crate::{Failure, methods, parse, progress::Progress, train::ChainName};
+use crate::{Failure, methods, parse, progress::Progress, tokenizer::Sizes, train::ChainName};
 
-/// Train class-conditional denoisers on the built-in pictures, or on others, accelerate them, sample in few
-/// steps, read the pictures back and write a report.
+/// Symbols of pictures.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Tokens {
+    /// Codes of patches, by a tokenizer that is trained first
+    Codes,
+    /// Pixels
+    Pixels,
+}
+
+/// Train a tokenizer and class-conditional denoisers on the built-in pictures, or on others, accelerate them,
+/// sample in few steps, read the pictures back and write a report.
 #[derive(ClapArgs)]
 pub struct Args {
     /// Directory for the runs, points.jsonl, pictures, report.html and report.json
     #[arg(long, default_value = "runs/image")]
     out: PathBuf,
-    /// Pictures prepared by `fewstep data`; without them, the built-in ones
+    /// Pictures prepared by `fewstep data`, or their codes by `fewstep tokenizer`; without them, the built-in
+    /// ones
     #[arg(long)]
     data: Option<PathBuf>,
+    /// What pictures are made of; data that are codes stay what they are
+    #[arg(long, value_enum, default_value = "codes")]
+    tokens: Tokens,
+    #[command(flatten)]
+    tokenizer: Sizes,
     /// Chains
     #[arg(long, value_enum, value_delimiter = ',', default_value = "uniform")]
     chains: Vec<ChainName>,
@@ -70,11 +85,15 @@ pub struct Args {
 }
 
 impl Args {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> Result<Plan, Failure> {
         let mut plan = Plan::tiny();
         if let Some(dir) = &self.data {
             plan.data = Data::Shards(dir.clone());
         }
+        let corpus = Corpus::open(&plan.data).map_err(|e| Failure::Usage(e.to_string()))?;
+        let codes = self.tokens == Tokens::Codes && corpus.coder().is_none();
+        let format = corpus.format().filter(|_| codes);
+        plan.tokenizer = format.map(|format| self.tokenizer.of(format));
         let t = &mut plan.trainings;
         t.chains = self.chains.iter().map(|&c| Chain::from(c)).collect();
         t.methods.clone_from(&self.methods);
@@ -100,14 +119,14 @@ impl Args {
         if let Some(steps) = &self.steps {
             t.steps.clone_from(steps);
         }
-        plan
+        Ok(plan)
     }
 }
 
 /// Runs the experiment and writes its report, also of what there is when it is stopped.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = args
-        .plan()
+        .plan()?
         .checked()
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let progress = Progress::new(None)?;

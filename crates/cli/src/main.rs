@@ -25,6 +25,7 @@ mod run_dir;
 mod sample;
 mod setting;
 mod text;
+mod tokenizer;
 mod train;
 mod verify;
 mod watch;
@@ -74,6 +75,8 @@ enum Command {
     Metrics(metrics::Args),
     /// Turn text into symbols to train on
     Data(Box<data::Args>),
+    /// Train a tokenizer on pictures, which makes codes of their patches
+    Tokenizer(tokenizer::Args),
     /// Test whether draws follow their laws: ours, or another program's
     Audit(audit::Args),
     /// Time the engine: products, passes, training and sampling steps
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Maskgit(args) => maskgit::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Data(args) => data::run(&args),
+        Command::Tokenizer(args) => tokenizer::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -52,7 +52,7 @@ pub fn sample(args: &SampleArgs) -> Result<(), Failure> {
     let seconds = start.elapsed().as_secs_f64();
     onlooker.finish()?;
     if let Some(format) = model.corpus.format() {
-        args.files.write(&format, &x)?;
+        args.files.write(&format, &model.corpus.pixels(&x))?;
     }
     for sequence in x.chunks_exact(model.length) {
         if args.files.place.is_some() && !args.json {

@@ -128,7 +128,8 @@ pub struct TrainArgs {
     /// A masked denoiser so learns masks among noise (ReDi's first round on images)
     #[arg(long, conflicts_with_all = ["symbols", "states", "language", "length", "width", "blocks", "heads", "prediction"])]
     from: Option<PathBuf>,
-    /// Token shards made by `fewstep data`, of text or of pictures; without them, the built-in language
+    /// Token shards made by `fewstep data`, of text or of pictures, or a directory of `fewstep tokenizer`;
+    /// without them, the built-in language
     #[arg(long)]
     data: Option<PathBuf>,
     /// The built-in pictures instead of the built-in language
@@ -416,13 +417,8 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
             seed: args.language,
         },
     };
-    let format = Corpus::open(&data)
-        .map_err(|e| Failure::Usage(e.to_string()))?
-        .format();
-    let length = match (format, args.length) {
-        (Some(format), None) => format.length(),
-        (_, length) => length.unwrap_or(64),
-    };
+    let corpus = Corpus::open(&data).map_err(|e| Failure::Usage(e.to_string()))?;
+    let length = args.length.or(corpus.length()).unwrap_or(64);
     let mut setting = Setting {
         chain: args.chain.into(),
         data,

@@ -75,7 +75,7 @@ fn last(recording: &Recording, corpus: &Corpus) -> Option<String> {
         moment.evaluations
     );
     if let Some(format) = corpus.format() {
-        let picture = picture(&format, &frame.symbols);
+        let picture = picture(&format, &corpus.pixels(&frame.symbols));
         return Some(format!("{where_it_is}\n\n{picture}"));
     }
     let pieces = frame

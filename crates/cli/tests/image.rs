@@ -41,10 +41,12 @@ fn one_command_makes_a_page_of_pictures() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let line = format!(
-        "image --out run {TINY} --base-steps 6 --acceleration-steps 3 --steps 1,2 --samples 12 --gains 1,2"
+        "image --out run {TINY} --tokenizer-steps 4 --base-steps 6 --acceleration-steps 3 --steps 1,2 --samples 12 --gains 1,2"
     );
     let said = done(dir, &line);
     for word in [
+        "tokenizer: ",
+        "perplexity",
         "class accuracy at K =",
         "uniform, exact denoiser",
         "uniform, linear, gain 2",
@@ -74,6 +76,21 @@ fn one_command_makes_a_page_of_pictures() {
     assert_eq!(sheets, points.len());
     refused(dir, &line, "--resume");
     assert_eq!(done(dir, &format!("{line} --resume")), said);
+    // Pixels in the place of codes: no tokenizer.
+    let pixels = line.replace("--out run", "--out pixels --tokens pixels");
+    let said = done(dir, &pixels.replace("--tokenizer-steps 4", ""));
+    assert!(!said.contains("tokenizer"), "{said}");
+    refused(
+        dir,
+        &format!("{line} --out other --patch 5"),
+        "do not divide",
+    );
+    refused(
+        dir,
+        &format!("{line} --out other --codes 1"),
+        "codes; use 2",
+    );
+    assert!(!dir.join("other").exists());
     refused(
         dir,
         &format!("{line} --resume --seeds 4"),
@@ -189,7 +206,7 @@ fn digits_from_files() {
     done(
         dir,
         &format!(
-            "image --data data --out run {TINY} --base-steps 3 --acceleration-steps 2 --steps 2 --samples 8"
+            "image --data data --out run {TINY} --tokenizer-steps 3 --base-steps 3 --acceleration-steps 2 --steps 2 --samples 8"
         ),
     );
     assert!(dir.join("run/report.html").exists());
@@ -213,6 +230,74 @@ fn digits_from_files() {
         "data digits digits --out other --pixels grey:3",
         "one directory",
     );
+}
+
+#[test]
+fn codes_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let said = done(
+        dir,
+        "tokenizer --out vq --patch 2 --codes 16 --tokenizer-steps 5",
+    );
+    assert!(said.contains("of 16 codes occur"), "{said}");
+    let looked = done(dir, "doctor vq");
+    assert!(
+        looked.contains("16 codes of 16 channels, patches of 4 digits of 4 values"),
+        "{looked}"
+    );
+    done(
+        dir,
+        &format!("train --data vq --out run --chain uniform --steps 3 {TINY}"),
+    );
+    done(
+        dir,
+        "accelerate --from run --out fast --steps 2 --batch 2 --correction 8",
+    );
+    done(
+        dir,
+        "sample --from fast --steps 2 -n 3 --pictures sheet.png --zoom 1 --trace film.png",
+    );
+    let sheet = image::open(dir.join("sheet.png")).unwrap().into_rgb8();
+    assert_eq!(sheet.dimensions(), (3 * 12 + 2 * 2, 12));
+    assert!(done(dir, "eval --from fast --steps 2 --samples 6").contains("accuracy"));
+    // Known pixels stay, to the pixel, though patches with a gap are drawn whole.
+    let ground = [24, 26, 34];
+    png(&dir.join("picture.png"), 12, |_, _| ground);
+    png(&dir.join("mask.png"), 12, |x, _| {
+        [if x > 4 { 255 } else { 0 }; 3]
+    });
+    let out = fewstep(
+        dir,
+        "fill --from run --steps 2 --zoom 1 --picture picture.png --mask mask.png --pictures filled.png",
+    );
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains("84 of 144 pixels drawn"), "{said}");
+    let filled = image::open(dir.join("filled.png")).unwrap().into_rgb8();
+    assert!((0..60).all(|i| filled.get_pixel(i % 5, i / 5).0 == ground));
+    // The codes belong to their tokenizer, and a network to its codes.
+    refused(dir, "tokenizer --out vq", "--resume");
+    refused(dir, "tokenizer --data vq --out x", "pictures in pixels");
+    refused(dir, "tokenizer --out x --patch 7", "do not divide");
+    refused(
+        dir,
+        "train --data vq --out x --length 144 --steps 1",
+        "36 codes",
+    );
+    done(
+        dir,
+        "tokenizer --out more --patch 2 --codes 64 --tokenizer-steps 2",
+    );
+    refused(
+        dir,
+        "accelerate --from run --data more --out x --steps 1",
+        "a network over 16 symbols, the data have 64",
+    );
+    let bytes = fs::read(dir.join("vq/model.safetensors")).unwrap();
+    fs::write(dir.join("vq/model.safetensors"), &bytes[..100]).unwrap();
+    refused(dir, "sample --from run", "tokenizer vq");
+    assert_eq!(fewstep(dir, "doctor vq").status.code(), Some(1));
+    assert!(!dir.join("x").exists());
 }
 
 /// A PNG of `side` pixels a side.

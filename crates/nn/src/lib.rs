@@ -38,6 +38,7 @@ mod replace;
 pub mod silu;
 mod simd;
 pub mod softmax;
+pub mod vq;
 pub mod vqgan;
 
 pub use blind::Blind;

@@ -51,6 +51,15 @@ impl<T: Real> Mlp<T> {
         }
     }
 
+    /// The network of given parameters.
+    pub fn from_parameters(sizes: &[usize], parameters: Vec<T>) -> Self {
+        let count = |pair: &[usize]| (pair[0] + 1) * pair[1];
+        let total: usize = sizes.windows(2).map(count).sum();
+        assert_eq!(parameters.len(), total, "parameters");
+        let sizes = sizes.to_vec();
+        Self { sizes, parameters }
+    }
+
     /// Layer sizes, inputs first.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
@@ -126,6 +135,22 @@ impl<T: Real> Mlp<T> {
     /// Writes the gradient of `sum gradient_out * output` in the parameters to `gradient`, after
     /// [`forward`](Self::forward). A tangent pass in between does no harm.
     pub fn backward(&self, gradient_out: &[T], tape: &mut Tape<T>, gradient: &mut [T]) {
+        self.back(gradient_out, tape, gradient, false);
+    }
+
+    /// The same, and the gradient `[R, I]` in the input.
+    pub fn backward_through<'a>(
+        &self,
+        gradient_out: &[T],
+        tape: &'a mut Tape<T>,
+        gradient: &mut [T],
+    ) -> &'a [T] {
+        self.back(gradient_out, tape, gradient, true);
+        &tape.moving
+    }
+
+    /// The input's gradient is left in `tape.moving` if it is wanted.
+    fn back(&self, gradient_out: &[T], tape: &mut Tape<T>, gradient: &mut [T], through: bool) {
         let rows = gradient_out.len() / self.sizes[self.sizes.len() - 1];
         tape.moving.clear();
         tape.moving.extend_from_slice(gradient_out);
@@ -136,7 +161,7 @@ impl<T: Real> Mlp<T> {
             let (w, _) = layer.of(&self.parameters);
             let (gw, gb) = gradient[layer.start..layer.end()].split_at_mut(w.len());
             tape.next.resize(rows * layer.inputs, T::of(0.0));
-            let ga = (i > 0).then_some(&mut tape.next[..]);
+            let ga = (i > 0 || through).then_some(&mut tape.next[..]);
             linear::backward(
                 &tape.activations[i],
                 w,
@@ -195,6 +220,12 @@ mod tests {
             let tangent = net.tangent(&direction, &mut tape).to_vec();
             let mut gradient = vec![0.0; net.parameters().len()];
             net.backward(&weight, &mut tape, &mut gradient);
+            let mut again = gradient.clone();
+            let inner = net.backward_through(&weight, &mut tape, &mut again);
+            assert_eq!(again, gradient);
+            // What is pulled back along the direction is what is pushed forward along it.
+            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+            assert!((dot(inner, &direction) - dot(&weight, &tangent)).abs() < 1e-10);
 
             let h = 1e-5;
             let shifted = |sign: f64| -> Vec<f64> {

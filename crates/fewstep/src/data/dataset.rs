@@ -7,13 +7,16 @@ use std::{
 
 use memmap2::Mmap;
 
-use super::{Error, Manifest, Packing, Split, Tokenizer, shard::check_size};
+use super::{Error, Manifest, Packing, Pictures, Split, Tokenizer, shard::check_size};
+use crate::image::Coder;
 
 /// A directory of prepared data.
 #[derive(Debug)]
 pub struct Dataset {
     manifest: Manifest,
     tokenizer: Tokenizer,
+    /// What made codes of pictures.
+    coder: Option<Box<Coder>>,
     train: Vec<Mapped>,
     validation: Vec<Mapped>,
 }
@@ -55,11 +58,28 @@ impl Dataset {
                 .map(|shard| Mapped::open(directory, shard, manifest.symbol_bytes))
                 .collect::<Result<Vec<_>, _>>()
         };
+        let coder = match &tokenizer {
+            Tokenizer::Pictures(Pictures {
+                codes: Some(codes),
+                format,
+                ..
+            }) => {
+                let coder = Coder::open(directory)?;
+                if (coder.codes(), coder.format()) != (*codes, *format) {
+                    return Err(refuse(
+                        "codes of another tokenizer than the one beside them",
+                    ));
+                }
+                Some(Box::new(coder))
+            }
+            _ => None,
+        };
         Ok(Self {
             train: map(Split::Train)?,
             validation: map(Split::Validation)?,
             manifest,
             tokenizer,
+            coder,
         })
     }
 
@@ -71,6 +91,11 @@ impl Dataset {
     /// The tokenizer they were made with.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// What made codes of pictures, if the symbols are such.
+    pub fn coder(&self) -> Option<&Coder> {
+        self.coder.as_deref()
     }
 
     /// Symbols of a split.

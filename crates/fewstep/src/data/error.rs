@@ -144,7 +144,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
         Self::file("read", path)
     }
 

@@ -24,7 +24,7 @@ mod tokenizer;
 pub use dataset::Dataset;
 pub use error::Error;
 pub use manifest::{Documents, Manifest, Packing, Part, Settings, Shard, Source, Split};
-pub use pictures::{PictureOptions, Pictures, gaps, prepare_pictures};
+pub use pictures::{PictureOptions, Pictures, gaps, prepare_codes, prepare_pictures};
 pub(crate) use pictures::{each_picture, fit};
 pub use prepare::{Options, Prepared, Watch, prepare};
 pub(crate) use scan::hex;

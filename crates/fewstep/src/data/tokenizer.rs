@@ -27,7 +27,7 @@ pub enum Tokenizer {
     /// Any `tokenizer.json`.
     #[cfg(feature = "tokenizers")]
     HuggingFace(Box<super::hugging_face::HuggingFace>),
-    /// No text: pixels, then classes.
+    /// No text: pixels or codes, then classes.
     Pictures(Pictures),
 }
 
@@ -207,7 +207,7 @@ impl Tokenizer {
             Self::Gpt2 => 50257,
             #[cfg(feature = "tokenizers")]
             Self::HuggingFace(tokenizer) => tokenizer.vocabulary(),
-            Self::Pictures(pictures) => pictures.format.symbols() + pictures.classes.len(),
+            Self::Pictures(pictures) => pictures.symbols() + pictures.classes.len(),
         }
     }
 

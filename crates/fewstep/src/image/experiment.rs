@@ -8,7 +8,7 @@ use fewstep_ctmc::{
     random::{Key, Purpose},
 };
 
-use super::{Attributes, Figures, Findings, Plan, Point, SHAPES, Way};
+use super::{Attributes, Figures, Findings, Plan, Point, Reconstruction, SHAPES, Way, tokenize};
 use crate::{
     lab::Monitor,
     sequence::{
@@ -35,18 +35,30 @@ pub fn run(
     resume: bool,
     monitor: &dyn Monitor,
 ) -> Result<(Findings, bool), RunError> {
-    let plan = plan.checked()?;
+    let mut plan = plan.checked()?;
     begin(dir, &plan, resume)?;
+    let (mut reconstruction, mut done) = (None, true);
+    if let Some(asked) = &plan.tokenizer {
+        let codes = dir.join("tokenizer");
+        reconstruction = tokenize(&codes, &plan.data, (asked, None), true, monitor)?;
+        match reconstruction {
+            Some(_) => plan = plan.on_codes(&codes),
+            None => done = false,
+        }
+    }
     let mut experiment = Experiment {
         dir,
+        reconstruction,
         corpus: Corpus::open(&plan.data)?,
         points: Points::open(dir.join("points.jsonl"))?,
         trainings: Vec::new(),
         plan,
         monitor,
     };
+    if !done {
+        return Ok((experiment.findings()?, false));
+    }
     experiment.data()?;
-    let mut done = true;
     'all: for seed in experiment.plan.trainings.seeds.clone() {
         for chain in experiment.plan.trainings.chains.clone() {
             if !experiment.chain(chain, seed)? {
@@ -61,6 +73,7 @@ pub fn run(
 /// An experiment in progress.
 struct Experiment<'a> {
     dir: &'a FilePath,
+    reconstruction: Option<Reconstruction>,
     plan: Plan,
     corpus: Corpus,
     points: Points<Point>,
@@ -71,7 +84,7 @@ struct Experiment<'a> {
 impl Experiment<'_> {
     /// Draws from the law itself, whose distance is the noise of finitely many.
     fn data(&mut self) -> Result<(), RunError> {
-        let Corpus::Figures(figures) = &self.corpus else {
+        let Corpus::Figures(figures, _) = &self.corpus else {
             return Ok(());
         };
         let figures = figures.clone();
@@ -94,7 +107,7 @@ impl Experiment<'_> {
             };
             let count = self.plan.trainings.samples;
             let x: Vec<usize> = (0..count).flat_map(one).copied().collect();
-            let point = self.point(("", "data"), seed, way, &x, 0);
+            let point = self.point(("", "data"), seed, way, x, 0);
             self.points.add(point)?;
         }
         Ok(())
@@ -102,7 +115,7 @@ impl Experiment<'_> {
 
     /// A chain with one seed; whether it came to its end.
     fn chain(&mut self, chain: Chain, seed: u64) -> Result<bool, RunError> {
-        if let Corpus::Figures(figures) = &self.corpus {
+        if let Corpus::Figures(figures, _) = &self.corpus {
             let law = Figures::clone(figures);
             if !self.exact(law, chain, seed)? {
                 return Ok(false);
@@ -215,7 +228,7 @@ impl Experiment<'_> {
                 break;
             }
             let (x, nfe) = draw(way, &Grid::uniform(way.k)?);
-            let point = self.point(of, seed, way, &x, nfe);
+            let point = self.point(of, seed, way, self.corpus.pixels(&x), nfe);
             self.points.add(point)?;
             done += cost(&way);
             self.monitor.advance(&stage, done as u64);
@@ -235,18 +248,19 @@ impl Experiment<'_> {
         (chain, method): (&str, &str),
         seed: u64,
         way: Way,
-        x: &[usize],
+        mut pixels: Vec<usize>,
         nfe: usize,
     ) -> Point {
-        let length = self.plan.trainings.sizes.length;
+        let length = self.corpus.format().map_or(1, |format| format.length());
         let classes = self.corpus.classes().len().max(1);
         let quality = match &self.corpus {
-            Corpus::Figures(figures) => {
-                let pictures = x.chunks_exact(length).zip((0..classes).cycle());
+            Corpus::Figures(figures, _) => {
+                let pictures = pixels.chunks_exact(length).zip((0..classes).cycle());
                 Some(figures.quality(pictures))
             }
             _ => None,
         };
+        pixels.truncate(KEPT * classes * length);
         Point {
             chain: chain.into(),
             method: method.into(),
@@ -254,7 +268,7 @@ impl Experiment<'_> {
             nfe,
             way,
             quality,
-            pictures: x[..x.len().min(KEPT * classes * length)].to_vec(),
+            pictures: pixels,
         }
     }
 
@@ -276,6 +290,7 @@ impl Experiment<'_> {
             format: format.ok_or_else(missing)?,
             classes: self.corpus.classes(),
             samples: plan.samples,
+            reconstruction: self.reconstruction,
             trainings: self.trainings,
             points: self.points.all,
         })

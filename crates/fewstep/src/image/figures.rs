@@ -125,6 +125,9 @@ fn covers(shape: usize, side: usize, (row, column): (usize, usize)) -> bool {
 pub struct Figures {
     /// `[COUNT, PIXELS]`.
     pictures: Vec<Vec<usize>>,
+    /// What a network sees of each, and the symbols of that: the pixels, or a tokenizer's codes.
+    sequences: Vec<Vec<usize>>,
+    symbols: usize,
     /// `[COUNT]`, the probabilities of all attributes; each class has the same.
     law: Vec<f64>,
     numbers: HashMap<Vec<usize>, usize>,
@@ -143,6 +146,8 @@ impl Default for Figures {
         Self {
             law: law.collect(),
             numbers: pictures.iter().cloned().zip(0..).collect(),
+            sequences: pictures.clone(),
+            symbols: SYMBOLS,
             pictures,
         }
     }
@@ -157,6 +162,18 @@ impl Figures {
     /// The pixels of a picture by the number of its attributes.
     pub fn picture(&self, number: usize) -> &[usize] {
         &self.pictures[number]
+    }
+
+    /// The same pictures in the codes of a tokenizer.
+    pub fn coded(mut self, coder: &super::Coder) -> Self {
+        self.symbols = coder.codes();
+        self.sequences = self.pictures.iter().map(|p| coder.encode(p)).collect();
+        self
+    }
+
+    /// What a network sees of a picture: its pixels, or its codes.
+    pub fn sequence(&self, number: usize) -> &[usize] {
+        &self.sequences[number]
     }
 
     /// The numbers of a class's pictures.
@@ -201,16 +218,17 @@ impl Figures {
     }
 }
 
-/// By Bayes over all pictures. A state may have its label behind it, which says the class.
+/// By Bayes over all pictures, in pixels or in codes. A state may have its label behind it, which says the
+/// class.
 impl Exact for Figures {
     fn symbols(&self) -> usize {
-        SYMBOLS
+        self.symbols
     }
 
     fn denoise(&self, path: &Path, level: Level, x: &[usize], p: &mut [f64]) {
-        let class = x
-            .get(PIXELS)
-            .and_then(|label| label.checked_sub(SYMBOLS + 1));
+        let (symbols, length) = (self.symbols, self.sequences[0].len());
+        let label = x.get(length);
+        let class = label.and_then(|label| label.checked_sub(symbols + 1));
         let numbers = match class {
             Some(class) if class < SHAPES.len() => Self::of_class(class),
             _ => 0..COUNT,
@@ -221,13 +239,13 @@ impl Exact for Figures {
             let l = path.likelihood_at(level, 0, x, x1);
             l.max(f64::MIN_POSITIVE).ln()
         };
-        let logs: Vec<[f64; SYMBOLS]> = (0..path.state_symbols())
-            .map(|x| std::array::from_fn(|x1| likelihood(x, x1)))
+        let logs: Vec<Vec<f64>> = (0..path.state_symbols())
+            .map(|x| (0..symbols).map(|x1| likelihood(x, x1)).collect())
             .collect();
         let joint: Vec<f64> = numbers
             .clone()
             .map(|number| {
-                let pairs = x[..PIXELS].iter().zip(&self.pictures[number]);
+                let pairs = x[..length].iter().zip(&self.sequences[number]);
                 self.law[number].ln() + pairs.map(|(&x, &x1)| logs[x][x1]).sum::<f64>()
             })
             .collect();
@@ -236,8 +254,8 @@ impl Exact for Figures {
         let total: f64 = weights.iter().sum();
         p.fill(0.0);
         for (number, weight) in numbers.zip(weights) {
-            for (at, &symbol) in self.pictures[number].iter().enumerate() {
-                p[at * SYMBOLS + symbol] += weight / total;
+            for (at, &symbol) in self.sequences[number].iter().enumerate() {
+                p[at * symbols + symbol] += weight / total;
             }
         }
     }

@@ -46,6 +46,15 @@ impl Format {
         }
     }
 
+    /// A symbol in digits: how many, and the values of each. A colour is its three channels.
+    pub fn digits(&self) -> (usize, usize) {
+        match self.pixels {
+            Pixels::Figures => (1, FIGURES.len()),
+            Pixels::Grey(levels) => (1, levels),
+            Pixels::Colour(levels) => (3, levels),
+        }
+    }
+
     /// Pixels of a picture: the length of its sequence.
     pub fn length(&self) -> usize {
         self.width * self.height

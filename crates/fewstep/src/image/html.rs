@@ -47,7 +47,7 @@ pub fn html(findings: &Findings) -> String {
         body += &section("Law of the attributes", LAW, &law);
     }
     if !findings.trainings.is_empty() {
-        let intro = "The bound is on the negative log-likelihood of validation pictures, in nats a pixel; \
+        let intro = "The bound is on the negative log-likelihood of validation pictures, in nats a pixel or code; \
             the exact denoiser’s bound on the same ones is the least that a network can expect.";
         body += &section("Trainings", intro, &trainings(findings));
     }
@@ -65,9 +65,13 @@ pub fn html(findings: &Findings) -> String {
 
 fn what_was_run(findings: &Findings) -> String {
     let super::Format { width, height, .. } = findings.format;
+    let tokenizer = match &findings.reconstruction {
+        Some(found) => format!("<p>Tokenizer: {}.</p>\n", escape(&found.words())),
+        None => String::new(),
+    };
     format!(
         "<p>{width} x {height} pixels of {} symbols, classes {}; {}; {} pictures behind each number; fewstep \
-         {}.</p>\n",
+         {}.</p>\n{tokenizer}",
         findings.format.symbols(),
         escape(&findings.classes.join(", ")),
         escape(&findings.setting),

@@ -3,9 +3,11 @@
 //! To everything in [`sequence`](crate::sequence) a picture is its pixels row by row, one symbol each
 //! ([`Pixels`]), and one more symbol that is given: the class, or that none is said. [`Figures`] are
 //! built in, with a law that needs no network to be compared with; others come from files
-//! ([`data`](crate::data)).
+//! ([`data`](crate::data)). In the place of pixels there may be codes of patches, by a tokenizer that was
+//! trained on the pictures ([`Coder`]): what is generated is decoded before anyone looks at it.
 
 mod animation;
+mod coder;
 mod experiment;
 mod figures;
 mod format;
@@ -13,16 +15,19 @@ mod html;
 mod plan;
 mod sheet;
 mod terminal;
+mod tokenizer;
 
 use serde::{Deserialize, Serialize};
 
 pub use animation::animation;
+pub use coder::Coder;
 pub use experiment::run;
 pub use figures::{Attributes, COUNT, Figures, PIXELS, SHAPES, SIDE, SYMBOLS};
 pub use format::{Format, Pixels};
 pub use html::{html, write};
 pub use plan::{Plan, Way};
 pub use terminal::table;
+pub use tokenizer::{Reconstruction, Tokenization, tokenize};
 
 use crate::text::Training;
 pub use sheet::{base64, sheet};
@@ -95,6 +100,8 @@ pub struct Findings {
     pub classes: Vec<String>,
     /// Pictures behind each point.
     pub samples: usize,
+    /// What the tokenizer loses, if one was trained.
+    pub reconstruction: Option<Reconstruction>,
     /// The trainings.
     pub trainings: Vec<Training>,
     /// The points.

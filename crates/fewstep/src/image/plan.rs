@@ -5,10 +5,11 @@ use std::path::Path as FilePath;
 
 use serde::{Deserialize, Serialize};
 
-use super::PIXELS;
+use super::{Format, PIXELS, Tokenization};
 use crate::{
     sequence::{
-        Accelerator, Chain, Corpus, Data, Optimization, Optimizer, RunError, Setting, Sizes,
+        Accelerator, Chain, Corpus, Data, Optimization, Optimizer, Prediction, RunError, Setting,
+        Sizes,
     },
     text::{self, Method},
 };
@@ -31,6 +32,8 @@ pub struct Way {
 pub struct Plan {
     /// The pictures.
     pub data: Data,
+    /// The tokenizer that is trained on them first; without one, their symbols are what they are.
+    pub tokenizer: Option<Tokenization>,
     /// The trainings, and the steps, temperatures, gains and number of the samples; its language is not
     /// used.
     pub trainings: text::Plan,
@@ -44,6 +47,7 @@ impl Plan {
         let text = text::Plan::tiny();
         Self {
             data: Data::Figures,
+            tokenizer: Some(Tokenization::of(Format::FIGURES)),
             trainings: text::Plan {
                 sizes: Sizes {
                     length: PIXELS,
@@ -52,8 +56,8 @@ impl Plan {
                     heads: 3,
                 },
                 base: Optimization {
-                    steps: 6000,
-                    batch: 16,
+                    steps: 15_000,
+                    batch: 32,
                     rate: 2e-3,
                     optimizer: Optimizer::Adam,
                     ..text.base
@@ -78,6 +82,8 @@ impl Plan {
     pub fn base(&self, chain: Chain, seed: u64) -> Setting {
         Setting {
             data: self.data.clone(),
+            // With the own state multiplied in, bounds are lower and pictures worse (docs/architecture.md).
+            prediction: Prediction::Posterior,
             ..self.trainings.base(chain, seed)
         }
     }
@@ -91,6 +97,7 @@ impl Plan {
     ) -> Setting {
         Setting {
             data: self.data.clone(),
+            prediction: Prediction::Posterior,
             ..self.trainings.accelerated(of, what, from)
         }
     }
@@ -132,6 +139,15 @@ impl Plan {
         ways
     }
 
+    /// The same on the codes in `dir`, which its tokenizer made.
+    pub fn on_codes(self, dir: &FilePath) -> Self {
+        Self {
+            data: Data::Shards(dir.to_path_buf()),
+            tokenizer: None,
+            ..self
+        }
+    }
+
     /// The plan itself if it can be carried out, with the length of its pictures.
     pub fn checked(mut self) -> Result<Self, RunError> {
         self.trainings = self.trainings.checked()?;
@@ -148,12 +164,19 @@ impl Plan {
                 method.name()
             )));
         }
-        let Some(format) = Corpus::open(&self.data)?.format() else {
+        let corpus = Corpus::open(&self.data)?;
+        let (Some(format), Some(length)) = (corpus.format(), corpus.length()) else {
             return Err(RunError::Refused(
                 "the data are no pictures; prepare a folder of pictures with `fewstep data`".into(),
             ));
         };
-        self.trainings.sizes.length = format.length();
+        self.trainings.sizes.length = match &self.tokenizer {
+            Some(asked) => {
+                asked.sizes(format)?;
+                length / asked.patch.pow(2)
+            }
+            None => length,
+        };
         Ok(self)
     }
 }

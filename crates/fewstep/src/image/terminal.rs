@@ -10,8 +10,12 @@ const LABEL_MAX: usize = 40;
 pub fn table(findings: &Findings) -> String {
     let (ks, labels) = (findings.ks(), findings.labels());
     let read = findings.points.iter().any(|p| p.quality.is_some());
+    let tokenizer = match &findings.reconstruction {
+        Some(found) => format!("tokenizer: {}\n\n", found.words()),
+        None => String::new(),
+    };
     if !read || ks.is_empty() {
-        return "the pictures cannot be read back; see the report\n".into();
+        return format!("{tokenizer}the pictures cannot be read back; see the report\n");
     }
     let rows = |see: &dyn Fn(&Quality) -> f64| -> Vec<Line> {
         let line = |label: &String| Line {
@@ -41,5 +45,5 @@ pub fn table(findings: &Findings) -> String {
             findings.samples
         ));
     }
-    lines.join("\n") + "\n"
+    tokenizer + &lines.join("\n") + "\n"
 }

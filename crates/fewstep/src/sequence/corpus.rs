@@ -10,7 +10,7 @@ use fewstep_nn::dit::Positions;
 use super::{Data, RunError};
 use crate::{
     data::{Dataset, Pictures, Split, Tokenizer},
-    image::{Attributes, Figures, Format, SHAPES},
+    image::{Attributes, Coder, Figures, Format, SHAPES},
 };
 
 /// A language is fitted to data of at most so many symbols, with so many hidden states, on so much
@@ -31,8 +31,8 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 pub enum Corpus {
     /// The built-in language; every sequence is new.
     Language(Language),
-    /// The built-in pictures; every draw is new.
-    Figures(Box<Figures>),
+    /// The built-in pictures, in pixels or in a tokenizer's codes; every draw is new.
+    Figures(Box<Figures>, Option<Box<Coder>>),
     /// Blocks of token shards.
     Shards(Box<Dataset>),
     /// No sequences: so many symbols, and how they are read.
@@ -59,8 +59,14 @@ impl Corpus {
             } => Ok(Self::Language(Language::default_with(
                 *symbols, *states, *seed,
             )?)),
-            Data::Figures => Ok(Self::Figures(Box::default())),
-            Data::Shards(dir) => Ok(Self::Shards(Box::new(Dataset::open(dir)?))),
+            Data::Figures => Ok(Self::Figures(Box::default(), None)),
+            Data::Shards(dir) => Ok(match Coder::of_figures(dir)? {
+                Some(coder) => {
+                    let figures = Figures::default().coded(&coder);
+                    Self::Figures(Box::new(figures), Some(Box::new(coder)))
+                }
+                None => Self::Shards(Box::new(Dataset::open(dir)?)),
+            }),
             Data::Nothing { symbols, tokenizer } => {
                 let tokenizer = tokenizer.as_deref().map(Tokenizer::named).transpose()?;
                 Ok(Self::Nothing(*symbols, tokenizer))
@@ -72,29 +78,61 @@ impl Corpus {
     pub fn symbols(&self) -> usize {
         match self {
             Self::Language(language) => language.symbols(),
-            Self::Figures(_) => Format::FIGURES.symbols(),
+            Self::Figures(_, None) => Format::FIGURES.symbols(),
+            Self::Figures(_, Some(coder)) => coder.codes(),
             Self::Shards(dataset) => match dataset.tokenizer() {
-                Tokenizer::Pictures(pictures) => pictures.format.symbols(),
+                Tokenizer::Pictures(pictures) => pictures.symbols(),
                 tokenizer => tokenizer.vocabulary(),
             },
             Self::Nothing(symbols, _) => *symbols,
         }
     }
 
-    /// What the symbols look like, where the data are pictures.
+    /// What pixels look like, where the data are pictures.
     pub fn format(&self) -> Option<Format> {
         match self {
-            Self::Figures(_) => Some(Format::FIGURES),
+            Self::Figures(..) => Some(Format::FIGURES),
             _ => self.pictures().map(|pictures| pictures.format),
+        }
+    }
+
+    /// What made codes of the pictures, if they are codes.
+    pub fn coder(&self) -> Option<&Coder> {
+        match self {
+            Self::Figures(_, coder) => coder.as_deref(),
+            Self::Shards(dataset) => dataset.coder(),
+            _ => None,
+        }
+    }
+
+    /// The cells of a picture, where the data are pictures: pixels, or patches with a code. Rows and
+    /// columns.
+    fn cells(&self) -> Option<(usize, usize)> {
+        match self.coder().map(Coder::cells) {
+            Some(cells) => Some((cells.rows, cells.columns)),
+            None => self.format().map(|format| (format.height, format.width)),
+        }
+    }
+
+    /// The length of a picture's sequence, where the data are pictures.
+    pub fn length(&self) -> Option<usize> {
+        self.cells().map(|(rows, columns)| rows * columns)
+    }
+
+    /// The pixels of sequences of pictures, one after the other; what is masked is no pixel's symbol.
+    pub fn pixels(&self, sequences: &[usize]) -> Vec<usize> {
+        match self.coder() {
+            Some(coder) => coder.decode(sequences),
+            None => sequences.to_vec(),
         }
     }
 
     /// How a network tells positions apart: those of pictures are cells.
     pub fn positions(&self) -> Positions {
-        self.format()
-            .map_or(Positions::Line, |format| Positions::Grid {
-                rows: format.height,
-                columns: format.width,
+        self.cells()
+            .map_or(Positions::Line, |(rows, columns)| Positions::Grid {
+                rows,
+                columns,
             })
     }
 
@@ -112,7 +150,7 @@ impl Corpus {
     /// The names of the classes; none if the data have none.
     pub fn classes(&self) -> Vec<String> {
         match self {
-            Self::Figures(_) => SHAPES.map(String::from).to_vec(),
+            Self::Figures(..) => SHAPES.map(String::from).to_vec(),
             _ => self
                 .pictures()
                 .map_or_else(Vec::new, |pictures| pictures.classes.clone()),
@@ -182,7 +220,7 @@ impl Corpus {
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
             _ if self.format().is_some() => None,
-            Self::Language(_) | Self::Figures(_) => None,
+            Self::Language(_) | Self::Figures(..) => None,
             Self::Shards(dataset) => Some(dataset.tokenizer()),
             Self::Nothing(_, tokenizer) => tokenizer.as_ref(),
         }
@@ -219,6 +257,21 @@ impl Corpus {
         }
     }
 
+    /// Whether pictures are of this length.
+    fn check(&self, length: usize) -> Result<(), RunError> {
+        match self.length().filter(|&wanted| wanted != length) {
+            Some(wanted) => Err(RunError::Refused(format!(
+                "the pictures have {wanted} {}, not {length}",
+                if self.coder().is_some() {
+                    "codes"
+                } else {
+                    "pixels"
+                },
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// `count` sequences of `length`, one after the other, each with its label behind it where the data
     /// have classes.
     pub fn sequences(
@@ -236,21 +289,16 @@ impl Corpus {
             Self::Language(language) => Ok((0..count as u64)
                 .flat_map(|i| language.sample(length, &mut key.at(step, i)))
                 .collect()),
-            Self::Figures(figures) => {
-                let wanted = Format::FIGURES.length();
-                if length != wanted {
-                    return Err(RunError::Refused(format!(
-                        "the built-in pictures have {wanted} pixels, not {length}"
-                    )));
-                }
+            Self::Figures(figures, _) => {
+                self.check(length)?;
                 let one = |i: u64| {
                     let mut rng = key.at(step, i);
                     let number = figures.sample(&mut rng);
                     let unsaid = uniform(&mut rng) < UNSAID && split == Split::Train;
                     let class = Attributes::numbered(number).shape;
                     let label = self.label(if unsaid { SHAPES.len() } else { class });
-                    let pixels = figures.picture(number).iter().copied();
-                    pixels.chain([label]).collect::<Vec<usize>>()
+                    let sequence = figures.sequence(number).iter().copied();
+                    sequence.chain([label]).collect::<Vec<usize>>()
                 };
                 Ok((0..count as u64).flat_map(one).collect())
             }
@@ -259,12 +307,7 @@ impl Corpus {
             )),
             Self::Shards(dataset) => {
                 let given = self.given();
-                if let Some(format) = self.format().filter(|f| f.length() != length) {
-                    return Err(RunError::Refused(format!(
-                        "the pictures have {} pixels, not {length}",
-                        format.length()
-                    )));
-                }
+                self.check(length)?;
                 let length = length + given;
                 let blocks = dataset.blocks(split, length)?;
                 if blocks == 0 {

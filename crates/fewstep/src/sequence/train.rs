@@ -33,7 +33,7 @@ use super::{
     times,
 };
 use crate::{
-    image::SHAPES,
+    image::{PIXELS, SHAPES},
     lab::Monitor,
     method::{dcd, di4c, dimo, law, redi::Coupling},
 };
@@ -383,7 +383,7 @@ impl Trainer {
                 let law = language.clone();
                 Some(self.validate(&Oracle { law, path }, 0)?)
             }
-            Corpus::Figures(figures) => {
+            Corpus::Figures(figures, _) => {
                 let law = (**figures).clone();
                 Some(self.validate(&Oracle { law, path }, 0)?)
             }
@@ -450,9 +450,10 @@ impl Trainer {
             line["sample_nll"] = json!(found.nll);
             line["sample_entropy"] = json!(found.entropy);
         }
-        if let Corpus::Figures(figures) = &self.corpus {
+        if let Corpus::Figures(figures, _) = &self.corpus {
             let classes = (0..SHAPES.len()).cycle();
-            let found = figures.quality(samples.chunks_exact(length).zip(classes));
+            let pixels = self.corpus.pixels(&samples);
+            let found = figures.quality(pixels.chunks_exact(PIXELS).zip(classes));
             line["sample_accuracy"] = json!(found.accuracy);
         }
         line["sample"] = json!(self.corpus.show(&samples[..length]));

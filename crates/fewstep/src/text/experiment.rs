@@ -98,7 +98,20 @@ pub(crate) fn begin<P>(dir: &FilePath, plan: &P, resume: bool) -> Result<(), Run
 where
     P: Serialize + DeserializeOwned + PartialEq,
 {
-    let file = dir.join("plan.json");
+    begin_as(dir, "plan.json", plan, resume)
+}
+
+/// The same, with another file for what was asked for.
+pub(crate) fn begin_as<P>(
+    dir: &FilePath,
+    file: &str,
+    plan: &P,
+    resume: bool,
+) -> Result<(), RunError>
+where
+    P: Serialize + DeserializeOwned + PartialEq,
+{
+    let file = dir.join(file);
     if !file.exists() {
         fs::create_dir_all(dir).map_err(RunError::write(dir))?;
         return json::write(&file, plan);

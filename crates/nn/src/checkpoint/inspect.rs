@@ -15,7 +15,7 @@ use super::network::{Blueprint, Look};
 use super::stored::{Checkpoint, Stored};
 use super::survey::Survey;
 use crate::dit::{Config, Layout, Step, TimeInput};
-use crate::{inception, maskgit, vqgan};
+use crate::{inception, maskgit, vq, vqgan};
 
 /// What was found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -137,7 +137,8 @@ pub fn inspect(path: impl AsRef<Path>) -> Report {
     });
     let pictures = report.network::<vqgan::Config>(&mut checkpoint)
         || report.network::<maskgit::Stored>(&mut checkpoint)
-        || report.network::<inception::Config>(&mut checkpoint);
+        || report.network::<inception::Config>(&mut checkpoint)
+        || report.network::<vq::Config>(&mut checkpoint);
     if pictures {
         return report;
     }

@@ -110,6 +110,11 @@ impl<T: Real> TrainState<T> {
         &self.parameters
     }
 
+    /// All parameters, to change those that no gradient moves.
+    pub fn parameters_mut(&mut self) -> &mut [T] {
+        &mut self.parameters
+    }
+
     /// The optimizer of what is not left to another.
     pub fn optimizer(&self) -> &AdamW<T> {
         &self.optimizer

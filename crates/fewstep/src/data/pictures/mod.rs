@@ -6,10 +6,12 @@
 //! is written, without which there are no data: a file that is no picture leaves nothing behind.
 
 mod binary;
+mod codes;
 mod decode;
 mod folder;
 mod gaps;
 
+pub use codes::prepare_codes;
 pub use gaps::gaps;
 
 use std::{
@@ -48,6 +50,17 @@ pub struct Pictures {
     pub classes: Vec<String>,
     /// Whether training pictures are there mirrored, too.
     pub flipped: bool,
+    /// How many codes there are in the place of pixels, if the symbols are codes of the tokenizer beside
+    /// the shards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codes: Option<usize>,
+}
+
+impl Pictures {
+    /// Symbols of a picture, classes not counted.
+    pub fn symbols(&self) -> usize {
+        self.codes.unwrap_or_else(|| self.format.symbols())
+    }
 }
 
 /// What to prepare, from what, and where.
@@ -137,6 +150,7 @@ pub fn prepare_pictures(options: &PictureOptions) -> Result<Prepared, Error> {
         format: options.format,
         classes: found.classes(),
         flipped: options.flip,
+        codes: None,
     };
     let description = Description::Pictures(pictures.clone());
     fs::create_dir_all(out).map_err(Error::write(out))?;
@@ -163,7 +177,7 @@ pub fn prepare_pictures(options: &PictureOptions) -> Result<Prepared, Error> {
         format,
         version,
         settings,
-        vocabulary: pictures.format.symbols() + pictures.classes.len(),
+        vocabulary: pictures.symbols() + pictures.classes.len(),
         tokenizer: description,
         eos: None,
         symbol_bytes: 2,
