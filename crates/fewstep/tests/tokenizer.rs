@@ -151,7 +151,7 @@ fn the_built_in_pictures_in_codes() {
         codes: 64,
         hidden: 64,
         embedding: 8,
-        steps: 400,
+        steps: 1200,
         batch: 32,
         rate: 4e-3,
         ..short()
