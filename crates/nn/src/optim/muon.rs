@@ -11,7 +11,7 @@
 //! p <- p - lr 0.2 sqrt(max(rows, cols)) orthogonal(u)
 //! ```
 //!
-//! The last factor gives the update a mean square of `0.2 lr` (Liu et al. 2025), about Adam's, so that
+//! The last factor gives the update a root mean square of about `0.2 lr` (Liu et al. 2025), Adam's, so that
 //! one learning rate serves both: vectors, embeddings and heads stay [`AdamW`](super::AdamW)'s.
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ use crate::{
 
 /// How much of the momentum is kept in a step.
 pub const MOMENTUM: f64 = 0.95;
-/// The mean square of an update, in units of the rate.
+/// The root mean square of an update, in units of the rate.
 const SIZE: f64 = 0.2;
 /// Iterations of [`orthogonal`].
 const ITERATIONS: usize = 5;
