@@ -149,9 +149,9 @@ fn the_built_in_pictures_in_codes() {
     let dir = tempfile::tempdir().unwrap();
     let asked = Tokenization {
         codes: 64,
-        hidden: 64,
-        embedding: 8,
-        steps: 1200,
+        hidden: 128,
+        embedding: 16,
+        steps: 800,
         batch: 32,
         rate: 4e-3,
         ..short()
