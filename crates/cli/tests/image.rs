@@ -80,16 +80,9 @@ fn one_command_makes_a_page_of_pictures() {
     let pixels = line.replace("--out run", "--out pixels --tokens pixels");
     let said = done(dir, &pixels.replace("--tokenizer-steps 4", ""));
     assert!(!said.contains("tokenizer"), "{said}");
-    refused(
-        dir,
-        &format!("{line} --out other --patch 5"),
-        "do not divide",
-    );
-    refused(
-        dir,
-        &format!("{line} --out other --codes 1"),
-        "codes; use 2",
-    );
+    let other = line.replace("--out run", "--out other");
+    refused(dir, &format!("{other} --patch 5"), "do not divide");
+    refused(dir, &format!("{other} --codes 1"), "codes; use 2");
     assert!(!dir.join("other").exists());
     refused(
         dir,
