@@ -56,10 +56,10 @@ impl Plan {
                     heads: 3,
                 },
                 base: Optimization {
-                    steps: 15_000,
+                    steps: 6000,
                     batch: 32,
-                    rate: 2e-3,
-                    optimizer: Optimizer::Adam,
+                    rate: 4e-3,
+                    optimizer: Optimizer::Muon,
                     ..text.base
                 },
                 accelerated: Optimization {
