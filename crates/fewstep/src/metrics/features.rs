@@ -1,11 +1,12 @@
-//! Features of pictures in files, by an Inception network, and all that is measured on them.
+//! Features of pictures, in files or in memory, by an Inception network, and all that is measured on them.
 //!
-//! Seeing is the long part. What was seen is kept beside the pictures under a name that is a hash of every
-//! file and of the network's weights, and found again there.
+//! Seeing is the long part. What was seen is kept in a directory under a name that is a hash of every
+//! picture and of the network's weights, and found again there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fewstep_nn::{checkpoint::Options, inception::Inception, layers::picture::Pictures};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -18,7 +19,7 @@ use crate::data::{each_picture, hex};
 const TOGETHER: usize = 16;
 
 /// What a network sees in pictures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Features {
     /// `D`.
     pub dimensions: usize,
@@ -46,9 +47,72 @@ impl Eye {
         let hash = hex(hash);
         Ok(Self { network, hash })
     }
+
+    /// The SHA-256 of its file.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
 }
 
 impl Features {
+    /// What `eye` sees in pictures `[n, height, width, 3]`. `watch(done, all)` is called on the way and says
+    /// whether to go on; nothing if it was stopped.
+    pub fn of(
+        pictures: &[u8],
+        (height, width): (usize, usize),
+        eye: &Eye,
+        mut watch: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>, MetricError> {
+        let one = 3 * height * width;
+        let all = (pictures.len() / one.max(1)) as u64;
+        let mut seen = Self::default();
+        for together in pictures.chunks(TOGETHER * one.max(1)) {
+            if !watch(seen.count() as u64, all) {
+                return Ok(None);
+            }
+            seen.add(eye, together, (height, width))?;
+        }
+        watch(all, all);
+        Ok(Some(seen))
+    }
+
+    /// The same, kept in `directory` and not seen again.
+    pub fn once(
+        directory: &Path,
+        pictures: &[u8],
+        size: (usize, usize),
+        eye: &Eye,
+        watch: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>, MetricError> {
+        let mut hash = Sha256::new();
+        hash.update(&eye.hash);
+        hash.update(format!("{size:?}"));
+        hash.update(pictures);
+        let file = kept(directory, hash);
+        if let Some(found) = Self::found(&file)? {
+            return Ok(Some(found));
+        }
+        let seen = Self::of(pictures, size, eye, watch)?;
+        if let Some(seen) = &seen {
+            seen.write(&file)?;
+        }
+        Ok(seen)
+    }
+
+    /// Those in a file, if there is one.
+    fn found(file: &Path) -> Result<Option<Self>, MetricError> {
+        if !file.exists() {
+            return Ok(None);
+        }
+        match Kept::read(file)? {
+            Kept::Features(features) => Ok(Some(features)),
+            Kept::Statistics(_) => Err(MetricError::File {
+                file: file.display().to_string(),
+                why: "no features; remove it".into(),
+            }),
+        }
+    }
+
     /// What `eye` sees in the pictures of a directory: of PNG and JPEG files, IDX files or CIFAR's, each
     /// picture in its own size, in the order of names. `watch(done, all)` is called on the way.
     ///
@@ -66,22 +130,11 @@ impl Features {
             hash.update(&source.sha256);
             all += source.documents;
         }
-        let name = format!("features-{}.npz", &hex(hash)[..16]);
-        let file = directory.join(name);
-        if file.exists() {
-            return match Kept::read(&file)? {
-                Kept::Features(features) => Ok((features, None)),
-                Kept::Statistics(_) => Err(MetricError::File {
-                    file: file.display().to_string(),
-                    why: "no features; remove it".into(),
-                }),
-            };
+        let file = kept(directory, hash);
+        if let Some(found) = Self::found(&file)? {
+            return Ok((found, None));
         }
-        let mut seen = Self {
-            dimensions: 0,
-            values: Vec::new(),
-            logits: None,
-        };
+        let mut seen = Self::default();
         let (mut waiting, mut size, mut done) = (Vec::new(), (0, 0), 0);
         let mut failed = None;
         let mut look = |waiting: &mut Vec<u8>, size: (usize, usize)| {
@@ -163,8 +216,13 @@ impl Features {
     }
 }
 
+/// Where features are kept, by the hash of what they are of.
+fn kept(directory: &Path, hash: Sha256) -> PathBuf {
+    directory.join(format!("features-{}.npz", &hex(hash)[..16]))
+}
+
 /// All metrics of some pictures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The Frechet distance to the reference.
     pub fid: f64,

@@ -2,7 +2,7 @@
 //! recall, density and coverage.
 //!
 //! Everything is in f64 on plain arrays `[N, D]`. Features come from an Inception network that looks at
-//! pictures ([`Features::see`]) or from an `.npz` file, which may have a reference's statistics alone. The
+//! pictures ([`Features::see`], [`Features::of`]) or from an `.npz` file, which may have a reference's statistics alone. The
 //! protocol is that of ReDi: covariances over `n - 1`, three neighbours, five chunks.
 
 mod features;

@@ -6,11 +6,12 @@
 //! a generated picture lies. Distances are Euclidean, within means strictly nearer.
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::{CHUNKS, MetricError, NEIGHBOUR};
 
 /// The four shares.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Neighbourhood {
     /// Of generated pictures near a real one.
     pub precision: f64,
