@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use fewstep::{
     image::{self, Plan},
+    metrics::Eye,
     sequence::{Chain, Corpus, Data, RunError},
     text::Method,
 };
@@ -79,6 +80,10 @@ pub struct Args {
     /// Pictures behind each point
     #[arg(long)]
     samples: Option<usize>,
+    /// Weights of the FID's Inception network: FID, Inception Score, precision, recall, density and coverage of
+    /// every point, against validation pictures
+    #[arg(long, value_name = "WEIGHTS")]
+    inception: Option<PathBuf>,
     /// Go on with the experiment in the directory
     #[arg(long)]
     resume: bool,
@@ -129,12 +134,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .plan()?
         .checked()
         .map_err(|e| Failure::Usage(e.to_string()))?;
+    let eye = args.inception.as_deref().map(Eye::open).transpose();
+    let eye = eye.map_err(|e| Failure::Failed(e.to_string()))?;
     let progress = Progress::new(None)?;
-    let (findings, done) =
-        image::run(&args.out, plan, args.resume, &progress).map_err(|e| match e {
-            RunError::Refused(why) => Failure::Usage(why),
-            other => Failure::Failed(other.to_string()),
-        })?;
+    let found = image::run(&args.out, plan, eye.as_ref(), args.resume, &progress);
+    let (findings, done) = found.map_err(|e| match e {
+        RunError::Refused(why) => Failure::Usage(why),
+        other => Failure::Failed(other.to_string()),
+    })?;
     image::write(&findings, &args.out).map_err(|e| Failure::Failed(e.to_string()))?;
     print!("{}", image::table(&findings));
     println!("\n{}", args.out.join("report.html").display());

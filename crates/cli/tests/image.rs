@@ -2,12 +2,18 @@
 
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
+mod thin;
+
 use std::{
     fs,
     path::Path,
     process::{Command, Output},
 };
 
+use fewstep::{
+    image::Format,
+    metrics::{Eye, Features, Kept, measure},
+};
 use serde_json::Value;
 
 fn fewstep(dir: &Path, line: &str) -> Output {
@@ -88,6 +94,132 @@ fn one_command_makes_a_page_of_pictures() {
         dir,
         &format!("{line} --resume --seeds 4"),
         "another experiment",
+    );
+}
+
+fn report(dir: &Path) -> Value {
+    let text = fs::read_to_string(dir.join("report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// What the network saw of the validation, in an experiment's directory.
+fn reference(dir: &Path) -> Kept {
+    let files = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let npz = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "npz");
+    let kept: Vec<_> = files.filter(npz).collect();
+    assert_eq!(kept.len(), 1);
+    Kept::read(&kept[0]).unwrap()
+}
+
+/// Every point is measured by what the network sees in its pictures and in as many of the validation.
+#[test]
+fn an_inception_looks_at_every_point() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let weights = dir.join("thin.safetensors");
+    thin::inception(&weights, 0);
+    // As many pictures as a point keeps.
+    let said = done(
+        dir,
+        &format!(
+            "image --out run {TINY} --tokens pixels --base-steps 2 --acceleration-steps 2 --steps 2 --samples 12 \
+             --gains 1 --temperatures 1 --inception thin.safetensors"
+        ),
+    );
+    for word in [
+        "FID at K =",
+        "Inception Score at K =",
+        "note: 12 pictures for 128 dimensions",
+        "they need 20 pictures on both sides",
+    ] {
+        assert!(said.contains(word), "{said}");
+    }
+    let eye = Eye::open(&weights).unwrap();
+    let kept = reference(&dir.join("run"));
+    let found = report(&dir.join("run"));
+    let points = found["points"].as_array().unwrap();
+    assert_eq!(points.len(), 1 + 1 + 2 + 2);
+    for point in points {
+        let pixels = point["pictures"].as_array().unwrap().iter();
+        let colours = pixels.flat_map(|p| Format::FIGURES.colour(p.as_u64().unwrap() as usize));
+        let pictures: Vec<u8> = colours.collect();
+        assert_eq!(pictures.len(), 12 * 144 * 3);
+        let seen = Features::of(&pictures, (12, 12), &eye, |_, _| true).unwrap();
+        let measured = measure(&seen.unwrap(), &kept).unwrap();
+        let fid = point["measured"]["fid"].as_f64().unwrap();
+        // The reference is kept in single precision.
+        assert!((fid - measured.fid).abs() < 1e-4 * (1.0 + fid), "{fid}");
+        assert!(fid > 0.0 && point["measured"]["score"][0].as_f64().unwrap() >= 1.0);
+    }
+    let page = fs::read_to_string(dir.join("run/report.html")).unwrap();
+    for heading in ["Against steps", "FID", "On the same features", "Guidance"] {
+        assert!(page.contains(&format!("<h2>{heading}</h2>")), "{heading}");
+    }
+
+    // What is no Inception is found out before anything is done.
+    fs::write(dir.join("wrong.safetensors"), b"no weights").unwrap();
+    for file in ["wrong.safetensors", "nothing.safetensors"] {
+        let out = fewstep(dir, &format!("image --out other --inception {file}"));
+        let line = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(line.contains(file), "{line}");
+        assert!(!dir.join("other").exists());
+    }
+}
+
+/// An experiment without an Inception is measured by one later: its pictures are drawn again and are the
+/// same. What was measured is not measured again, and not by another network.
+#[test]
+fn an_inception_looks_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let line = format!(
+        "image --out run {TINY} --tokenizer-steps 2 --base-steps 2 --acceleration-steps 2 --steps 1,2 --samples 20 \
+         --gains 1 --temperatures 1 --guidance 1,2"
+    );
+    let said = done(dir, &line);
+    assert!(!said.contains("FID"), "{said}");
+    let mut before = report(&dir.join("run"));
+    assert!(before["points"][0].get("measured").is_none());
+    thin::inception(&dir.join("thin.safetensors"), 0);
+    thin::inception(&dir.join("other.safetensors"), 1);
+    let line = format!("{line} --resume");
+    let with = format!("{line} --inception thin.safetensors");
+    let said = done(dir, &with);
+    assert!(said.contains("FID at K ="), "{said}");
+    let after = report(&dir.join("run"));
+    let points = after["points"].as_array().unwrap();
+    assert_eq!(points.len(), 1 + 2 * (1 + 3 + 3));
+    for (point, before) in points.iter().zip(before["points"].as_array_mut().unwrap()) {
+        for share in ["precision", "recall", "density", "coverage"] {
+            let value = point["measured"]["neighbours"][share].as_f64().unwrap();
+            assert!((0.0..=20.0).contains(&value), "{share} {value}");
+        }
+        before["measured"] = point["measured"].clone();
+        assert_eq!(point, before);
+    }
+    let page = fs::read_to_string(dir.join("run/report.html")).unwrap();
+    for words in [
+        "precision, recall (dashed)",
+        "K = 2, 1: FID ",
+        "(dashed, right)",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+
+    let again = fewstep(dir, &with);
+    let errors = String::from_utf8(again.stderr).unwrap();
+    assert!(
+        !errors.contains("seeing") && !errors.contains("pictures"),
+        "{errors}"
+    );
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), said);
+    assert_eq!(done(dir, &line), said);
+    refused(
+        dir,
+        &format!("{line} --inception other.safetensors"),
+        "another Inception",
     );
 }
 
@@ -203,6 +335,20 @@ fn digits_from_files() {
         ),
     );
     assert!(dir.join("run/report.html").exists());
+    // Against both of the validation's pictures.
+    thin::inception(&dir.join("thin.safetensors"), 0);
+    let said = done(
+        dir,
+        &format!(
+            "image --data data --out seen {TINY} --tokenizer-steps 2 --base-steps 2 --acceleration-steps 2 --steps 2 \
+             --samples 8 --gains 1 --inception thin.safetensors"
+        ),
+    );
+    assert!(said.contains("FID at K ="), "{said}");
+    let Kept::Features(seen) = reference(&dir.join("seen")) else {
+        panic!("no features");
+    };
+    assert_eq!((seen.dimensions, seen.count()), (thin::DIMENSIONS, 2));
     done(
         dir,
         "sample --from run/runs/uniform-base-0 --steps 2 -n 8 --pictures a.png --classes 3",

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
+mod thin;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,11 +12,7 @@ use std::{
 
 use assert_cmd::cargo::cargo_bin;
 use fewstep::metrics::{Features, Kept, Statistics, frechet};
-use fewstep_nn::{
-    checkpoint::{self, Blueprint},
-    inception::{self, Inception},
-    layers::picture::Pictures,
-};
+use fewstep_nn::layers::picture::Pictures;
 use serde_json::Value;
 
 fn metrics(samples: &Path, reference: &Path, more: &[&str]) -> Output {
@@ -120,30 +118,8 @@ fn pictures(directory: &Path, count: usize, seed: u32) -> Vec<u8> {
 #[test]
 fn directories_are_seen_once() {
     let dir = tempfile::tempdir().unwrap();
-    let config = inception::Config {
-        first: 2,
-        classes: Some(10),
-    };
-    let tensors = config.tensors();
-    // Uniform weights that enlarge what goes through a little, and norms that do nothing.
-    let uniform = |i: usize| {
-        let mixed = (i as u32 + 1).wrapping_mul(2_654_435_761);
-        let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(2_246_822_519);
-        ((mixed ^ (mixed >> 13)) >> 8) as f32 / 16_777_216.0 - 0.5
-    };
-    let mut parameters = Vec::new();
-    for tensor in &tensors {
-        let fan: usize = tensor.shape[1..].iter().product();
-        let scale = match tensor.shape.len() {
-            1 => 0.0,
-            _ => (60.0 / fan as f32).sqrt(),
-        };
-        let middle = f32::from(u8::from(tensor.name.ends_with("var")));
-        parameters.extend(tensor.range.clone().map(|i| middle + scale * uniform(i)));
-    }
     let weights = dir.path().join("inception.safetensors");
-    checkpoint::save_network(&weights, &tensors, &parameters).unwrap();
-    let network = Inception::<f32>::from_parameters(config, parameters).unwrap();
+    let network = thin::inception(&weights, 0);
 
     let see = |name: &str, count: usize, seed: u32| {
         let directory = dir.path().join(name);
@@ -157,7 +133,10 @@ fn directories_are_seen_once() {
         };
         let features = network.judge(of, &pixels).unwrap().features;
         let features: Vec<f64> = features.into_iter().map(f64::from).collect();
-        (directory, Statistics::of(&features, 128).unwrap())
+        (
+            directory,
+            Statistics::of(&features, thin::DIMENSIONS).unwrap(),
+        )
     };
     let ((made, ours), (real, theirs)) = (see("made", 20, 1), see("real", 21, 2));
     let with = ["--inception", weights.to_str().unwrap(), "--json"];
@@ -186,7 +165,10 @@ fn directories_are_seen_once() {
     let Kept::Features(features) = Kept::read(&kept(&made)[0]).unwrap() else {
         panic!("no features");
     };
-    assert_eq!((features.dimensions, features.count()), (128, 20));
+    assert_eq!(
+        (features.dimensions, features.count()),
+        (thin::DIMENSIONS, 20)
+    );
 
     let one = dir.path().join("one");
     fs::create_dir(&one).unwrap();

@@ -8,9 +8,13 @@ use fewstep_ctmc::{
     random::{Key, Purpose},
 };
 
-use super::{Attributes, Figures, Findings, Plan, Point, Reconstruction, SHAPES, Way, tokenize};
+use super::{
+    Attributes, Figures, Findings, Plan, Point, Reconstruction, SHAPES, Way, reference::Reference,
+    tokenize,
+};
 use crate::{
     lab::Monitor,
+    metrics::Eye,
     sequence::{
         Chain, Corpus, Model, Oracle, RunError,
         sampler::{Decoding, Guidance, watched},
@@ -26,19 +30,30 @@ use crate::{
 const KEPT: usize = 2;
 /// Pictures that the exact denoiser draws together.
 const EXACT_BATCH: usize = 64;
+/// Steps that a look at all pictures of a point counts like, when it is told how far the work is.
+const LOOK: u64 = 16;
 
 /// Carries out what is missing of a plan in `dir`. Returns what was found, and whether the plan came to
 /// its end; if it was stopped before, the findings are of what there is.
+///
+/// If there is an `eye`, every point is measured by what it sees. Points that were drawn without one are
+/// drawn again, which gives the same pictures.
 pub fn run(
     dir: &FilePath,
     plan: Plan,
+    eye: Option<&Eye>,
     resume: bool,
     monitor: &dyn Monitor,
 ) -> Result<(Findings, bool), RunError> {
     let mut plan = plan.checked()?;
     begin(dir, &plan, resume)?;
-    let (mut reconstruction, mut done) = (None, true);
-    if let Some(asked) = &plan.tokenizer {
+    let (mut reconstruction, mut reference, mut done) = (None, None, true);
+    if let Some(eye) = eye {
+        let against = (&Corpus::open(&plan.data)?, plan.trainings.samples);
+        reference = Reference::see(dir, against, eye, monitor)?;
+        done = reference.is_some();
+    }
+    if let (Some(asked), true) = (&plan.tokenizer, done) {
         let codes = dir.join("tokenizer");
         reconstruction = tokenize(&codes, &plan.data, (asked, None), true, monitor)?;
         match reconstruction {
@@ -49,6 +64,7 @@ pub fn run(
     let mut experiment = Experiment {
         dir,
         reconstruction,
+        reference,
         corpus: Corpus::open(&plan.data)?,
         points: Points::open(dir.join("points.jsonl"))?,
         trainings: Vec::new(),
@@ -58,8 +74,11 @@ pub fn run(
     if !done {
         return Ok((experiment.findings()?, false));
     }
-    experiment.data()?;
+    done = experiment.data()?;
     'all: for seed in experiment.plan.trainings.seeds.clone() {
+        if !done {
+            break;
+        }
         for chain in experiment.plan.trainings.chains.clone() {
             if !experiment.chain(chain, seed)? {
                 done = false;
@@ -74,6 +93,7 @@ pub fn run(
 struct Experiment<'a> {
     dir: &'a FilePath,
     reconstruction: Option<Reconstruction>,
+    reference: Option<Reference<'a>>,
     plan: Plan,
     corpus: Corpus,
     points: Points<Point>,
@@ -82,10 +102,10 @@ struct Experiment<'a> {
 }
 
 impl Experiment<'_> {
-    /// Draws from the law itself, whose distance is the noise of finitely many.
-    fn data(&mut self) -> Result<(), RunError> {
+    /// Draws from the law itself, whose distance is the noise of finitely many; whether it came to its end.
+    fn data(&mut self) -> Result<bool, RunError> {
         let Corpus::Figures(figures, _) = &self.corpus else {
-            return Ok(());
+            return Ok(true);
         };
         let figures = figures.clone();
         let way = Way {
@@ -107,10 +127,13 @@ impl Experiment<'_> {
             };
             let count = self.plan.trainings.samples;
             let x: Vec<usize> = (0..count).flat_map(one).copied().collect();
-            let point = self.point(("", "data"), seed, way, x, 0);
-            self.points.add(point)?;
+            let monitor = self.monitor;
+            let on = |_, _| !monitor.stopped();
+            if !self.put(("", "data"), seed, way, (x, 0), on)? {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A chain with one seed; whether it came to its end.
@@ -219,38 +242,48 @@ impl Experiment<'_> {
             return Ok(true);
         }
         let stage = format!("{} {} pictures", of.0, of.1);
-        let cost = |way: &Way| way.k * if way.guidance == 0.0 { 1 } else { 2 };
-        let total: usize = ways.iter().map(cost).sum();
-        self.monitor.begin(&stage, total as u64);
-        let mut done = 0;
+        let look = if self.reference.is_some() { LOOK } else { 0 };
+        let cost = |way: &Way| (way.k * if way.guidance == 0.0 { 1 } else { 2 }) as u64;
+        let total: u64 = ways.iter().map(|way| cost(way) + look).sum();
+        let (monitor, mut done) = (self.monitor, 0);
+        monitor.begin(&stage, total);
         for way in ways {
-            if self.monitor.stopped() {
+            if monitor.stopped() {
                 break;
             }
             let (x, nfe) = draw(way, &Grid::uniform(way.k)?);
-            let point = self.point(of, seed, way, self.corpus.pixels(&x), nfe);
-            self.points.add(point)?;
+            let drawn = (self.corpus.pixels(&x), nfe);
             done += cost(&way);
-            self.monitor.advance(&stage, done as u64);
+            let watch = |seen: u64, all: u64| {
+                monitor.advance(&stage, done + look * seen / all.max(1));
+                !monitor.stopped()
+            };
+            if !self.put(of, seed, way, drawn, watch)? {
+                break;
+            }
+            done += look;
+            monitor.advance(&stage, done);
         }
-        self.monitor.end(&stage);
+        monitor.end(&stage);
         Ok(done == total)
     }
 
-    fn has(&self, (chain, method): (&str, &str), seed: u64, way: Way) -> bool {
-        self.points.all.iter().any(|p| {
-            (p.chain.as_str(), p.method.as_str(), p.seed, p.way) == (chain, method, seed, way)
-        })
+    /// Whether a point is there with all that is asked of it.
+    fn has(&self, of: (&str, &str), seed: u64, way: Way) -> bool {
+        let whole = |p: &Point| self.reference.is_none() || p.measured.is_some();
+        let mut points = self.points.all.iter();
+        points.any(|p| p.is(of, seed, way) && whole(p))
     }
 
-    fn point(
-        &self,
-        (chain, method): (&str, &str),
+    /// Measures pictures and keeps their point; whether `watch(seen, all)` let it come to its end.
+    fn put(
+        &mut self,
+        of: (&str, &str),
         seed: u64,
         way: Way,
-        mut pixels: Vec<usize>,
-        nfe: usize,
-    ) -> Point {
+        (mut pixels, nfe): (Vec<usize>, usize),
+        watch: impl FnMut(u64, u64) -> bool,
+    ) -> Result<bool, RunError> {
         let length = self.corpus.format().map_or(1, |format| format.length());
         let classes = self.corpus.classes().len().max(1);
         let quality = match &self.corpus {
@@ -260,16 +293,26 @@ impl Experiment<'_> {
             }
             _ => None,
         };
+        let measured = match &self.reference {
+            Some(reference) => match reference.measure(&pixels, watch)? {
+                Some(measured) => Some(measured),
+                None => return Ok(false),
+            },
+            None => None,
+        };
         pixels.truncate(KEPT * classes * length);
-        Point {
-            chain: chain.into(),
-            method: method.into(),
+        let point = Point {
+            chain: of.0.into(),
+            method: of.1.into(),
             seed,
             nfe,
             way,
             quality,
+            measured,
             pictures: pixels,
-        }
+        };
+        self.points.put(point, |p| p.is(of, seed, way))?;
+        Ok(true)
     }
 
     fn findings(self) -> Result<Findings, RunError> {

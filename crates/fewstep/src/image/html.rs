@@ -2,10 +2,15 @@
 
 use std::path::Path;
 
-use super::{Findings, Quality, base64, sheet};
+use super::{
+    Findings, base64,
+    charts::{against_guidance, against_steps},
+    metric::{self, FID, Metric},
+    sheet,
+};
 use crate::report::{
     WriteError, escape,
-    html::{MISSING, grid, page, section, table},
+    html::{MISSING, figure, grid, page, section, table},
     write::{atomic, write_views},
 };
 
@@ -20,6 +25,22 @@ const LAW: &str = "The total variation between the law of the attributes (shape,
     law is known and the attributes are counted. Finitely many pictures of the law itself are not at 0 \
     either; bold is lower than the base of the same chain.";
 
+const AGAINST_STEPS: &str = "Each sampler against the number of steps <i>K</i>, means over seeds; the numbers \
+    stand in the tables below. Hover over a point for its value.";
+
+const FRECHET: &str = "The Fréchet distance between what an Inception network sees in generated pictures and in \
+    validation pictures of the same data: 0 if mean and covariance of its features agree. Bold is lower than the \
+    base of the same chain.";
+
+const FEATURES: &str = "On the same features. Precision is the share of generated pictures near a real one, recall \
+    of real ones near a generated one, density how many real neighbourhoods a generated picture lies in, \
+    coverage the share of real ones with a generated one near. The Inception Score asks for pictures of one class \
+    each and of all classes together; it sees no reference.";
+
+const GUIDANCE: &str = "What the scale <i>w</i> of classifier-free guidance does, at temperature 1 and gain 1, with a \
+    curve for each number of steps. More guidance usually makes pictures more precise and less diverse, and few steps \
+    ask for more of it than many.";
+
 const GRIDS: &str = "The first pictures of each class, in one column each: the same seed and noise in every \
     row, so that a column shows what a method makes of the same beginning. In brackets, evaluations of \
     the network; guidance takes two a step.";
@@ -30,21 +51,30 @@ const ZOOM: usize = 3;
 /// The whole page.
 pub fn html(findings: &Findings) -> String {
     let mut body = what_was_run(findings);
-    if findings.points.iter().any(|p| p.quality.is_some()) {
+    if let Some(chart) = against_steps(findings) {
+        body += &section("Against steps", AGAINST_STEPS, &figure(&chart));
+    }
+    if findings.has(&FID) {
+        let law = of_the_law(findings, &FID);
+        let all = numbers(findings, &FID) + &law + &notes(findings);
+        body += &section("FID", FRECHET, &all);
+        body += &section("On the same features", FEATURES, &features(findings));
+    }
+    if findings.has(&metric::ACCURACY) {
         body += &section(
             "Class accuracy",
             ACCURACY,
-            &numbers(findings, false, |q| q.accuracy),
+            &numbers(findings, &metric::ACCURACY),
         );
-        let noise = match findings.mean("data", 0, |q| q.tv) {
-            Some(noise) => format!(
-                "<p>{} pictures of the law itself have {noise:.3}.</p>\n",
-                findings.samples
-            ),
-            None => String::new(),
-        };
-        let law = numbers(findings, true, |q| q.tv) + &noise;
+        let law = numbers(findings, &metric::LAW) + &of_the_law(findings, &metric::LAW);
         body += &section("Law of the attributes", LAW, &law);
+    }
+    let guided: String = against_guidance(findings)
+        .iter()
+        .map(|c| figure(c))
+        .collect();
+    if !guided.is_empty() {
+        body += &section("Guidance", GUIDANCE, &guided);
     }
     if !findings.trainings.is_empty() {
         let intro = "The bound is on the negative log-likelihood of validation pictures, in nats a pixel or code; \
@@ -80,21 +110,21 @@ fn what_was_run(findings: &Findings) -> String {
     )
 }
 
-fn numbers(findings: &Findings, mark: bool, see: impl Fn(&Quality) -> f64 + Copy) -> String {
+/// A row for each sampler; where less is better, what is lower than its chain's base is bold.
+fn numbers(findings: &Findings, metric: &Metric) -> String {
     let ks = findings.ks();
     let row = |label: String| {
         let chain = label.split(',').next().unwrap_or_default();
         let base = format!("{chain}, base");
         let cells = ks.iter().map(|&k| {
-            let Some(value) = findings.mean(&label, k, see) else {
+            let Some(value) = findings.mean(&label, k, metric) else {
                 return MISSING.to_string();
             };
-            let lower = findings
-                .mean(&base, k, see)
-                .is_some_and(|base| value < base);
-            match mark && lower {
-                true => format!("<td><b>{value:.3}</b></td>"),
-                false => format!("<td>{value:.3}</td>"),
+            let base = findings.mean(&base, k, metric);
+            let shown = metric.show(value);
+            match metric.lower && base.is_some_and(|base| value < base) {
+                true => format!("<td><b>{shown}</b></td>"),
+                false => format!("<td>{shown}</td>"),
             }
         });
         let cells: String = cells.collect();
@@ -105,6 +135,48 @@ fn numbers(findings: &Findings, mark: bool, see: impl Fn(&Quality) -> f64 + Copy
     };
     let rows = findings.labels().into_iter().map(row).collect();
     grid("<th>sampler</th>", &ks, rows)
+}
+
+/// What pictures of the law itself have: the noise of finitely many.
+fn of_the_law(findings: &Findings, metric: &Metric) -> String {
+    match findings.mean("data", 0, metric) {
+        Some(noise) => format!(
+            "<p>{} pictures of the law itself have {}.</p>\n",
+            findings.samples,
+            metric.show(noise)
+        ),
+        None => String::new(),
+    }
+}
+
+/// What is to be kept in mind of what an Inception network sees.
+fn notes(findings: &Findings) -> String {
+    let note = |note: &str| format!("<p>Note: {}.</p>\n", escape(note));
+    findings.notes().into_iter().map(note).collect()
+}
+
+/// All metrics of an Inception network, a row for each sampler and number of steps.
+fn features(findings: &Findings) -> String {
+    let shown = metric::SEEN.into_iter().filter(|m| findings.has(m));
+    let shown: Vec<&Metric> = shown.collect();
+    let names = shown.iter().map(|m| format!("<th>{}</th>", m.name));
+    let heads = "<th>sampler</th><th><i>K</i></th>".to_string() + &names.collect::<String>();
+    let row = |(label, k): (&String, usize)| {
+        let cells = shown.iter().map(|m| match findings.mean(label, k, m) {
+            Some(value) => format!("<td>{}</td>", m.show(value)),
+            None => MISSING.into(),
+        });
+        let cells: String = cells.collect();
+        let label = escape(label);
+        format!("<tr><th scope=\"row\">{label}</th><td>{k}</td>{cells}</tr>\n")
+    };
+    let (labels, ks) = (findings.labels(), findings.ks());
+    let all = labels
+        .iter()
+        .flat_map(|label| ks.iter().map(move |&k| (label, k)));
+    let there = |(label, k): &(&String, usize)| findings.mean(label, *k, &FID).is_some();
+    let rows: String = all.filter(there).map(row).collect();
+    table("grid", &heads, &rows)
 }
 
 fn trainings(findings: &Findings) -> String {

@@ -7,12 +7,15 @@
 //! trained on the pictures ([`Coder`]): what is generated is decoded before anyone looks at it.
 
 mod animation;
+mod charts;
 mod coder;
 mod experiment;
 mod figures;
 mod format;
 mod html;
+mod metric;
 mod plan;
+mod reference;
 mod sheet;
 mod terminal;
 mod tokenizer;
@@ -25,11 +28,12 @@ pub use experiment::run;
 pub use figures::{Attributes, COUNT, Figures, PIXELS, SHAPES, SIDE, SYMBOLS};
 pub use format::{Format, Pixels};
 pub use html::{html, write};
+use metric::Metric;
 pub use plan::{Plan, Way};
 pub use terminal::table;
 pub use tokenizer::{Reconstruction, Tokenization, tokenize};
 
-use crate::text::Training;
+use crate::{metrics::Measured, text::Training};
 pub use sheet::{base64, sheet};
 
 /// What generated figures are, by exact read-back.
@@ -49,7 +53,7 @@ pub struct Quality {
 pub struct Point {
     /// `masked`, `uniform` or `uniform-state`; empty for the data.
     pub chain: String,
-    /// `base`, `linear`, `paper`, `sdtt`, `exact` (the exact denoiser) or `data`.
+    /// `base`, the name of a method, `exact` (the exact denoiser) or `data`.
     pub method: String,
     /// The seed of the training and of the draws.
     pub seed: u64,
@@ -59,11 +63,24 @@ pub struct Point {
     pub way: Way,
     /// What they are, if they can be read back.
     pub quality: Option<Quality>,
+    /// How far they are from validation pictures to an Inception network, if one looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// The first of each class, one after the other.
     pub pictures: Vec<usize>,
 }
 
 impl Point {
+    /// Whether it is that of a chain and method with a seed, drawn this way.
+    fn is(&self, (chain, method): (&str, &str), seed: u64, way: Way) -> bool {
+        (
+            self.chain.as_str(),
+            self.method.as_str(),
+            self.seed,
+            self.way,
+        ) == (chain, method, seed, way)
+    }
+
     /// The name to show.
     pub fn label(&self) -> String {
         let method = match self.method.as_str() {
@@ -135,15 +152,25 @@ impl Findings {
         self.points.iter().filter(here).collect()
     }
 
-    /// The mean of what is seen in the points of a curve, if they can be read.
-    fn mean(&self, label: &str, k: usize, see: impl Fn(&Quality) -> f64) -> Option<f64> {
-        let found = self.at(label, k);
-        let values: Vec<f64> = found
-            .iter()
-            .filter_map(|p| p.quality.as_ref())
-            .map(see)
-            .collect();
-        let sum: f64 = values.iter().sum();
-        (!values.is_empty()).then(|| sum / values.len() as f64)
+    /// The mean of a metric over the points of a curve, if they have it.
+    fn mean(&self, label: &str, k: usize, metric: &Metric) -> Option<f64> {
+        metric.mean(&self.at(label, k))
+    }
+
+    /// Whether any point has a metric.
+    fn has(&self, metric: &Metric) -> bool {
+        self.points.iter().any(|p| (metric.see)(p).is_some())
+    }
+
+    /// What is to be kept in mind of what was measured, each once.
+    fn notes(&self) -> Vec<&str> {
+        let measured = self.points.iter().filter_map(|p| p.measured.as_ref());
+        let mut notes = Vec::new();
+        for note in measured.flat_map(|m| &m.notes) {
+            if !notes.contains(&note.as_str()) {
+                notes.push(note.as_str());
+            }
+        }
+        notes
     }
 }

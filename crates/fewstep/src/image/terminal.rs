@@ -1,49 +1,52 @@
 //! The findings as plain text.
 
-use super::{Findings, Quality};
+use super::{
+    Findings,
+    metric::{ACCURACY, FID, LAW, Metric, SCORE},
+};
 use crate::report::terminal::{Line, aligned, shortened};
 
 const CELL: usize = 8;
 const LABEL_MAX: usize = 40;
 
-/// Class accuracy and the distance of the attributes' law, where pictures can be read back.
+/// What is shown in the terminal, where it could be had; the report has the rest.
+const SHOWN: [&Metric; 4] = [&ACCURACY, &LAW, &FID, &SCORE];
+
+/// Class accuracy and the distance of the attributes' law, where pictures can be read back; FID and Inception
+/// Score, where a network looked at them.
 pub fn table(findings: &Findings) -> String {
     let (ks, labels) = (findings.ks(), findings.labels());
-    let read = findings.points.iter().any(|p| p.quality.is_some());
     let tokenizer = match &findings.reconstruction {
         Some(found) => format!("tokenizer: {}\n\n", found.words()),
         None => String::new(),
     };
-    if !read || ks.is_empty() {
+    let shown: Vec<&Metric> = SHOWN.into_iter().filter(|m| findings.has(m)).collect();
+    if shown.is_empty() || ks.is_empty() {
         return format!("{tokenizer}the pictures cannot be read back; see the report\n");
     }
-    let rows = |see: &dyn Fn(&Quality) -> f64| -> Vec<Line> {
+    let block = |metric: &Metric| {
         let line = |label: &String| Line {
             label: shortened(label, LABEL_MAX),
             cells: ks
                 .iter()
-                .map(|&k| match findings.mean(label, k, see) {
-                    Some(value) => format!("{value:.3}"),
+                .map(|&k| match findings.mean(label, k, metric) {
+                    Some(value) => metric.show(value),
                     None => "-".into(),
                 })
                 .collect(),
             apart: false,
         };
-        labels.iter().map(line).collect()
+        let heading = format!("{} at K =", metric.name);
+        let mut lines = aligned(&heading, &ks, labels.iter().map(line).collect(), CELL);
+        let noise = findings.mean("data", 0, metric).filter(|_| metric.lower);
+        lines.extend(noise.map(|noise| {
+            let noise = metric.show(noise);
+            format!("{} pictures of the law itself: {noise}", findings.samples)
+        }));
+        lines.join("\n") + "\n"
     };
-    let mut lines = aligned("class accuracy at K =", &ks, rows(&|q| q.accuracy), CELL);
-    lines.push(String::new());
-    lines.extend(aligned(
-        "TV of attributes at K =",
-        &ks,
-        rows(&|q| q.tv),
-        CELL,
-    ));
-    if let Some(noise) = findings.mean("data", 0, |q| q.tv) {
-        lines.push(format!(
-            "{} pictures of the law itself: {noise:.3}",
-            findings.samples
-        ));
-    }
-    tokenizer + &lines.join("\n") + "\n"
+    let blocks: Vec<String> = shown.into_iter().map(block).collect();
+    let notes = findings.notes().into_iter();
+    let notes: String = notes.map(|note| format!("note: {note}\n")).collect();
+    tokenizer + &blocks.join("\n") + &notes
 }

@@ -20,9 +20,9 @@ const FITTED_STATES: usize = 48;
 const FITTED_TOKENS: usize = 50_000;
 const FITTED_ROUNDS: usize = 25;
 
-/// The share of training pictures that do not say their class, so that the network knows pictures of no
-/// class too, which guidance asks for.
-const UNSAID: f64 = 0.1;
+/// One in so many training pictures does not say its class, so that the network knows pictures of no class
+/// too, which guidance asks for.
+const UNSAID: usize = 10;
 
 /// How the symbols of a small built-in language are shown.
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
@@ -127,6 +127,34 @@ impl Corpus {
         }
     }
 
+    /// At most `count` pictures of the validation, in pixels and in no order, of which none is taken twice: as
+    /// they are in the data, or as their codes show them where the data have no pixels.
+    pub fn validation_pictures(&self, count: usize) -> Result<Vec<usize>, RunError> {
+        let key = Key::new(u64::MAX, Purpose::Corpus);
+        match self {
+            Self::Figures(figures, _) => {
+                let one = |i| figures.picture(figures.sample(&mut key.at(0, i))).iter();
+                Ok((0..count as u64).flat_map(one).copied().collect())
+            }
+            Self::Shards(dataset) => {
+                let length = self.length().unwrap_or(1);
+                let mut block = vec![0; length + self.given()];
+                let mut left: Vec<usize> =
+                    (0..dataset.blocks(Split::Validation, block.len())?).collect();
+                let (mut rng, mut all) = (key.at(0, 0), Vec::new());
+                for _ in 0..count.min(left.len()) {
+                    let next = left.swap_remove(index(&mut rng, left.len()));
+                    dataset.block(Split::Validation, block.len(), next, &mut block)?;
+                    all.extend_from_slice(&block[..length]);
+                }
+                Ok(self.pixels(&all))
+            }
+            Self::Language(_) | Self::Nothing(..) => {
+                Err(RunError::Refused("the data are no pictures".into()))
+            }
+        }
+    }
+
     /// How a network tells positions apart: those of pictures are cells.
     pub fn positions(&self) -> Positions {
         self.cells()
@@ -175,6 +203,17 @@ impl Corpus {
     pub fn class_labels(&self) -> Vec<usize> {
         let classes = 0..self.classes().len();
         classes.map(|class| self.label(class)).collect()
+    }
+
+    /// Labels in turn, one in so many of which says no class, as in training: for the sequences that a method
+    /// makes itself. None if the data have no classes.
+    pub fn labels_in_turn(&self) -> Vec<usize> {
+        let classes = self.class_labels();
+        let turn = |i: usize| match (i + 1) % UNSAID {
+            0 => self.label(classes.len()),
+            _ => classes[(i - i / UNSAID) % classes.len()],
+        };
+        (0..UNSAID * classes.len()).map(turn).collect()
     }
 
     /// Symbols that are given behind a sequence: its label.
@@ -294,7 +333,7 @@ impl Corpus {
                 let one = |i: u64| {
                     let mut rng = key.at(step, i);
                     let number = figures.sample(&mut rng);
-                    let unsaid = uniform(&mut rng) < UNSAID && split == Split::Train;
+                    let unsaid = uniform(&mut rng) < 1.0 / UNSAID as f64 && split == Split::Train;
                     let class = Attributes::numbered(number).shape;
                     let label = self.label(if unsaid { SHAPES.len() } else { class });
                     let sequence = figures.sequence(number).iter().copied();
@@ -322,7 +361,8 @@ impl Corpus {
                     let block = index(&mut rng, blocks);
                     dataset.block(split, length, block, out)?;
                     if let (1, Some(label)) = (given, out.last_mut()) {
-                        let unsaid = uniform(&mut rng) < UNSAID && split == Split::Train;
+                        let unsaid =
+                            uniform(&mut rng) < 1.0 / UNSAID as f64 && split == Split::Train;
                         let class = label.saturating_sub(self.symbols());
                         *label = self.label(if unsaid { self.labels() - 1 } else { class });
                     }

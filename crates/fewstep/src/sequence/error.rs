@@ -55,6 +55,9 @@ pub enum RunError {
     /// Training ran away.
     #[error(transparent)]
     NonFinite(#[from] NonFinite),
+    /// Pictures that could not be measured.
+    #[error(transparent)]
+    Metric(#[from] crate::metrics::MetricError),
     /// The lab could not do its part.
     #[error(transparent)]
     Lab(#[from] crate::lab::LabError),

@@ -43,14 +43,30 @@ impl<P: Serialize + DeserializeOwned> Points<P> {
             .map_while(|line| serde_json::from_str(line).ok())
             .collect();
         let points = Self { file, all };
-        fewstep_nn::replace(&points.file, |out| {
-            for point in &points.all {
+        points.write()?;
+        Ok(points)
+    }
+
+    /// Writes all of them anew.
+    fn write(&self) -> Result<(), RunError> {
+        fewstep_nn::replace(&self.file, |out| {
+            for point in &self.all {
                 writeln!(out, "{}", serde_json::to_string(point)?)?;
             }
             Ok(())
         })
-        .map_err(RunError::write(&points.file))?;
-        Ok(points)
+        .map_err(RunError::write(&self.file))
+    }
+
+    /// Puts a point in the place of the one that `same` says it is, or adds it if there is none.
+    pub fn put(&mut self, point: P, same: impl Fn(&P) -> bool) -> Result<(), RunError> {
+        match self.all.iter().position(same) {
+            Some(at) => {
+                self.all[at] = point;
+                self.write()
+            }
+            None => self.add(point),
+        }
     }
 
     /// Adds a point, on the disk first.

@@ -8,6 +8,16 @@ const INSET: f64 = 24.0;
 /// Tick labels closer than this would touch.
 const LABEL_GAP: f64 = 6.0;
 
+/// Panels that stand side by side.
+pub const COLUMNS: usize = 3;
+const WIDTH: f64 = 272.0;
+const HEIGHT: f64 = 286.0;
+const LEFT: f64 = 74.0;
+const TOP: f64 = 104.0;
+/// From one panel to the next.
+const ACROSS: f64 = WIDTH + 58.0;
+const DOWN: f64 = HEIGHT + 88.0;
+
 /// The edges of the area that is drawn in, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
@@ -18,6 +28,30 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The place of panel `i` of a picture of several, row by row.
+    pub fn panel(i: usize) -> Self {
+        let left = LEFT + ACROSS * (i % COLUMNS) as f64;
+        let top = TOP + DOWN * (i / COLUMNS) as f64;
+        Self {
+            left,
+            right: left + WIDTH,
+            top,
+            bottom: top + HEIGHT,
+        }
+    }
+
+    /// What it shows, above it.
+    pub fn heading(&self, words: &str) -> String {
+        let bold = r#"font-size="13" font-weight="bold""#;
+        text(self.left, self.top - 9.0, bold, words)
+    }
+
+    /// Numbers of a second scale, along the right edge.
+    pub fn right_ticks(&self, y: impl Iterator<Item = (f64, String)>) -> String {
+        y.map(|(at, label)| text(self.right + 9.0, at + 4.0, "", &label))
+            .collect()
+    }
+
     /// The logarithmic axis for numbers of steps, which are sorted.
     pub fn steps(&self, ks: &[usize]) -> Log {
         let k = |k: Option<&usize>| k.map_or(1.0, |&k| k as f64);
@@ -109,6 +143,15 @@ mod tests {
         top: 10.0,
         bottom: 110.0,
     };
+
+    #[test]
+    fn panels_fill_rows() {
+        let (first, third, fourth) = (Frame::panel(0), Frame::panel(2), Frame::panel(3));
+        assert_eq!((first.top, first.left), (third.top, fourth.left));
+        assert!(third.left > first.right && fourth.top > first.bottom);
+        let ticks = first.right_ticks([(150.0, "0.5".to_string())].into_iter());
+        assert_eq!(ticks, r#"<text x="355.0" y="154.0" >0.5</text>"#);
+    }
 
     #[test]
     fn labels_that_would_touch_are_left_out() {

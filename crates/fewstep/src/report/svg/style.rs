@@ -117,6 +117,18 @@ impl Style {
             .collect()
     }
 
+    /// The look of series `i` of many that are no family: colours and markers in turn, which come together
+    /// again after all their pairs.
+    pub fn numbered(i: usize) -> Self {
+        Self {
+            colour: LEARNED[i % LEARNED.len()],
+            width: 2.0,
+            dash: "",
+            marker: MARKERS[i % MARKERS.len()],
+            size: 4.2,
+        }
+    }
+
     /// The line through `points`.
     pub fn line(&self, points: &[(f64, f64)]) -> String {
         let Self {
@@ -240,6 +252,14 @@ mod tests {
                 assert_ne!(one.marker, other.marker);
                 assert_ne!(one.colour, other.colour);
             }
+        }
+    }
+
+    #[test]
+    fn numbered_series_look_different() {
+        let look = |i| (Style::numbered(i).colour, Style::numbered(i).marker);
+        for i in 0..60 {
+            assert!((0..i).all(|j| look(i) != look(j)), "{i}");
         }
     }
 

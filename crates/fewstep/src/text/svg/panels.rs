@@ -9,21 +9,13 @@ use super::super::frontier::averaged;
 use super::super::{Findings, Point, frontier};
 use super::{LEVEL, entries, law_entry, looks};
 use crate::report::svg::draw::{document, text};
-use crate::report::svg::frame::Frame;
+use crate::report::svg::frame::{COLUMNS, Frame};
 use crate::report::svg::legend::{Entry, Legend};
 use crate::report::svg::scale::Linear;
 use crate::report::svg::style::{MARKERS, Style};
 use crate::report::{escape, four_decimals};
 
 const STEPS: [usize; 5] = [2, 4, 8, 16, 32];
-const COLUMNS: usize = 3;
-const WIDTH: f64 = 272.0;
-const HEIGHT: f64 = 286.0;
-const LEFT: f64 = 74.0;
-const TOP: f64 = 104.0;
-/// From one panel to the next.
-const ACROSS: f64 = WIDTH + 58.0;
-const DOWN: f64 = HEIGHT + 88.0;
 
 const TITLE: &str = "Likelihood against diversity";
 const REMARK: &str = "at the same entropy lower is better; filled: on the line, hollow: another temperature or gain \
@@ -76,18 +68,6 @@ pub fn frontier_charts(findings: &Findings) -> String {
         .collect();
     let law = language_entropy(findings);
 
-    let place = |i: usize| {
-        let (left, top) = (
-            LEFT + ACROSS * (i % COLUMNS) as f64,
-            TOP + DOWN * (i / COLUMNS) as f64,
-        );
-        Frame {
-            left,
-            right: left + WIDTH,
-            top,
-            bottom: top + HEIGHT,
-        }
-    };
     let shown: Vec<&Point> = findings
         .points
         .iter()
@@ -96,7 +76,7 @@ pub fn frontier_charts(findings: &Findings) -> String {
         .collect();
     let mut body = text(20.0, 56.0, r##"fill="#555555""##, REMARK);
     for (i, &k) in steps.iter().enumerate() {
-        let frame = place(i);
+        let frame = Frame::panel(i);
         let entropies = shown.iter().map(|p| p.quality.entropy);
         let nlls = shown.iter().map(|p| p.quality.nll).chain(law);
         let panel = Panel {
@@ -110,8 +90,7 @@ pub fn frontier_charts(findings: &Findings) -> String {
         };
         let names = ("entropy of a sequence’s symbols, nats", y_name);
         body += &frame.draw(panel.x.ticks(), panel.y.ticks(), names);
-        let bold = r#"font-size="13" font-weight="bold""#;
-        body += &text(frame.left, frame.top - 9.0, bold, &format!("K = {k}"));
+        body += &frame.heading(&format!("K = {k}"));
         if let Some(law) = law {
             let y = panel.y.at(law);
             body += &LEVEL.line(&[(frame.left, y), (frame.right, y)]);
@@ -128,7 +107,7 @@ pub fn frontier_charts(findings: &Findings) -> String {
         body += "\n";
     }
     // The legend takes the next place, where nothing is below it.
-    let corner = place(steps.len());
+    let corner = Frame::panel(steps.len());
     let names = controls.iter().enumerate();
     let names = names.map(|(i, (control, style, _))| Entry {
         label: control,
@@ -139,8 +118,8 @@ pub fn frontier_charts(findings: &Findings) -> String {
         .chain(names)
         .chain(law.map(|_| law_entry(false)));
     let legend = Legend::new(entries, (corner.left - 20.0, corner.top + 10.0));
-    let last = place(steps.len() - 1);
-    let right = place((steps.len() - 1).min(COLUMNS - 1)).right + 24.0;
+    let last = Frame::panel(steps.len() - 1);
+    let right = Frame::panel((steps.len() - 1).min(COLUMNS - 1)).right + 24.0;
     document(
         legend.right.max(right),
         legend.bottom.max(last.bottom + 62.0),
