@@ -283,10 +283,21 @@ fn pictures_by_hand() {
         "no class circle",
     );
     refused(dir, "sample --from masked --classes 6", "no class 6");
-    refused(
+    // Pairs are made with a label, and a latent stands behind it.
+    for method in ["redi --pairs 20 --pair-steps 2", "di4c --latents 2"] {
+        let (name, _) = method.split_once(' ').unwrap();
+        done(
+            dir,
+            &format!(
+                "accelerate --from uniform --out {name} --method {method} --steps 2 --batch 2"
+            ),
+        );
+        let line = format!("sample --from {name} --steps 2 -n 2 --guidance 1 --json");
+        assert_eq!(done(dir, &line).lines().count(), 2);
+    }
+    done(
         dir,
-        "accelerate --from uniform --out x --method redi",
-        "does not know classes",
+        "eval --from redi --steps 2 --samples 6 --walks 2 --sources 2",
     );
     refused(
         dir,

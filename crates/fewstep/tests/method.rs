@@ -278,7 +278,7 @@ fn dcd_is_the_mean_divergence_along_a_trajectory() {
     let (student, teacher) = (denoiser(&path, 0.0), denoiser(&path, 0.9));
     let clock = dcd::Clock::new(SYMBOLS);
     let x1: Vec<usize> = (0..12).map(|i| i * 2 % SYMBOLS).collect();
-    let (early, late) = dcd::examples((&path, &clock), &x1, 6, 0.25, (3, 0));
+    let (early, late) = dcd::examples((&path, &clock), (&x1, 0), 6, 0.25, (3, 0));
     let run = |net: &Conditioned<f64>, gradient: &mut Gradient<f64>| {
         dcd::step(
             (net, &teacher),
@@ -392,7 +392,7 @@ fn dimo_pulls_the_generator_where_the_denoisers_differ() {
             let mut ignored = gradient_of(fake.parameters().len());
             dimo::step(
                 (net, other, &teacher),
-                (&path, &settings),
+                (&path, &settings, &[]),
                 (2, 5),
                 &mut dimo::Passes::default(),
                 (gradient, &mut into(&mut ignored)),
@@ -419,7 +419,7 @@ fn coupled(path: &Path) {
     let net = denoiser(path, 0.3).carrying(2, 1);
     let grid = Grid::uniform(3).unwrap();
     let (count, length) = (3000, COORDS + 2);
-    let sizes = (COORDS, 2);
+    let sizes = (COORDS, 2, &[][..]);
     let make = |batch| Coupling::generate(&net, (path, &grid), sizes, (0..count, batch), 9, |_| {});
     let coupling = make(1000);
     assert_eq!(coupling, make(7), "whatever the batch");
@@ -515,7 +515,7 @@ fn plug_in_correlation_is_the_exact_one_and_its_bias() {
     };
     let what = (&path, &grid, &decoding);
     for (sources, walks) in [(40, 2000), (600, 60)] {
-        let found = redi::plug_in(&net, what, COORDS, (sources, walks), 4);
+        let found = redi::plug_in(&net, what, (COORDS, &[]), (sources, walks), 4);
         // The exact value at the sources that were drawn.
         let begin = State::noise(&path, (0, sources), COORDS, 4);
         let known = begin.x.chunks(COORDS).map(|x| exact[states.encode(x)]);
@@ -622,7 +622,7 @@ fn costs_are_those_that_are_counted() {
 
     let (student, teacher) = (net(), net());
     let clock = dcd::Clock::new(SYMBOLS);
-    let (early, late) = dcd::examples((&path, &clock), &x1, batch, 0.1, (0, 0));
+    let (early, late) = dcd::examples((&path, &clock), (&x1, 0), batch, 0.1, (0, 0));
     dcd::step(
         (&student, &teacher),
         (&early, &late),

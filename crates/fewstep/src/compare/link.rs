@@ -221,7 +221,8 @@ impl Context<'_> {
                 // The last is DUO's last, a thirty-second of its time.
                 let distance = 0.5f64.powi((rounds - round) as i32 + 4);
                 let (x1, address) = (self.data(step), (self.seed, step));
-                let (early, late) = dcd::examples((path, &clock), &x1, batch, distance, address);
+                let (early, late) =
+                    dcd::examples((path, &clock), (&x1, 0), batch, distance, address);
                 dcd::step(nets, (&early, &late), (path, divergence), passes, gradient)
             },
         )
@@ -331,7 +332,7 @@ impl Context<'_> {
             };
             let (pull, bound) = dimo::step(
                 (generator, fake, &teacher),
-                (path, &settings),
+                (path, &settings, &[]),
                 (self.seed, step),
                 &mut passes,
                 (&mut into(first), &mut into(second)),
@@ -366,7 +367,7 @@ impl Context<'_> {
         let coupling = Coupling::generate(
             &teacher,
             (path, &Grid::uniform(self.plan.coupling_steps)?),
-            (self.chain.data().coords(), student.carried),
+            (self.chain.data().coords(), student.carried, &[]),
             (0..pairs, COUPLING_BATCH),
             self.seed,
             |done| self.monitor.advance(&stage_name, done as u64),

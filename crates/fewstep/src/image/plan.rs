@@ -11,7 +11,7 @@ use crate::{
         Accelerator, Chain, Corpus, Data, Optimization, Optimizer, Prediction, RunError, Setting,
         Sizes,
     },
-    text::{self, Method},
+    text,
 };
 
 /// How the pictures of a point are drawn.
@@ -153,16 +153,6 @@ impl Plan {
         self.trainings = self.trainings.checked()?;
         if self.guidance.iter().any(|w| !w.is_finite()) {
             return Err(RunError::Refused("guidance must be a number".into()));
-        }
-        let unknown = |method: &&Method| {
-            let known = Method::Rival(crate::method::Method::Sdtt);
-            !method.corrects() && **method != known
-        };
-        if let Some(method) = self.trainings.methods.iter().find(unknown) {
-            return Err(RunError::Refused(format!(
-                "{} does not know classes; use linear, paper or sdtt on pictures",
-                method.name()
-            )));
         }
         let corpus = Corpus::open(&self.data)?;
         let (Some(format), Some(length)) = (corpus.format(), corpus.length()) else {

@@ -85,10 +85,10 @@ impl Clock {
 }
 
 /// `(earlier, later)`: two points of the trajectories of `x1`, at times a share `distance` of DUO's
-/// time apart.
+/// time apart. The last `given` coordinates are what they are at all times.
 pub fn examples(
     (path, clock): (&Path, &Clock),
-    x1: &[usize],
+    (x1, given): (&[usize], usize),
     count: usize,
     distance: f64,
     (seed, step): (u64, u64),
@@ -105,9 +105,10 @@ pub fn examples(
         };
         early.push(at(noise));
         late.push(at(noise - distance));
-        x0.extend((0..length).map(|_| index(&mut rng, path.symbols())));
+        x0.extend((given..length).map(|_| index(&mut rng, path.symbols())));
+        x0.extend_from_slice(&x1[(i + 1) * length - given..(i + 1) * length]);
     }
-    let of = |pairs: &[Pair]| Examples::between(path, (&x0, x1), 0, pairs, (seed, step));
+    let of = |pairs: &[Pair]| Examples::between(path, (&x0, x1), given, pairs, (seed, step));
     (of(&early), of(&late))
 }
 
@@ -120,7 +121,7 @@ pub fn step<T: Real, N: Learner<T>, M: Network<T>>(
     (pass, teacher_pass): (&mut N::Pass, &mut M::Pass),
     gradient: &mut Gradient<T>,
 ) -> f64 {
-    let rows: Vec<usize> = (0..earlier.x.len()).collect();
+    let rows = earlier.active(path);
     teacher.evaluate(later.all(), Want::default(), teacher_pass);
     let targets = |rows: &[usize]| {
         teacher.visit(teacher_pass, Rows::plain(rows), |_, logits| {
@@ -169,7 +170,7 @@ mod tests {
         let (near, far) = clock.gammas;
         let distance = 0.3;
         let x1 = vec![data; count];
-        let (early, late) = examples((&path, &clock), &x1, count, distance, (3, 0));
+        let (early, late) = examples((&path, &clock), (&x1, 0), count, distance, (3, 0));
         let key = Key::new(9, Purpose::Check);
         let mut cells = [[0.0f64; 4]; 2];
         for i in 0..count {

@@ -148,7 +148,7 @@ fn in_blocks<T: Real, N: Learner<T>, M: Network<T>>(
         total += carrier.descend(student, rows, (&taught, &later), gradient);
     }
     student.backward(&mut passes.main, gradient);
-    total / examples.x.len() as f64
+    total / examples.coordinates() as f64
 }
 
 /// Each sequence with each of its latents, sequence by sequence.
@@ -332,7 +332,7 @@ impl<'a> Carrier<'a> {
                 total += kl(&taught[at], &mean[at]) + kl(&later.mean[at], &mean[at]);
             }
         }
-        let share = 1.0 / examples.x.len() as f64;
+        let share = 1.0 / examples.coordinates() as f64;
         let places: Vec<usize> = (0..n).flat_map(|j| self.places(rows, 0, j)).collect();
         let consumer = |place: usize, logits: Logits<T>| {
             let (j, at) = (place / rows.len(), place % rows.len());

@@ -64,10 +64,11 @@ pub fn signal(fake: &[f64], teacher: &[f64], mix: f64) -> Vec<f64> {
 }
 
 /// The mean over the coordinates of what the generator is pulled by, `signal . logits`, with its
-/// gradient, and the second denoiser's bound on the generated sequences with its own.
+/// gradient, and the second denoiser's bound on the generated sequences with its own. Sequences are given
+/// `labels` in turn, if there are any, which all three networks are told.
 pub fn step<T: Real, G: Learner<T>, D: Learner<T>>(
     (generator, fake, teacher): (&G, &D, &D),
-    (path, settings): (&Path, &Settings),
+    (path, settings, labels): (&Path, &Settings, &[usize]),
     (seed, number): (u64, u64),
     passes: &mut Passes<G::Pass, D::Pass>,
     (generator_gradient, fake_gradient): (&mut Gradient<T>, &mut Gradient<T>),
@@ -75,8 +76,10 @@ pub fn step<T: Real, G: Learner<T>, D: Learner<T>>(
     let (length, carried) = settings.sizes;
     let first = number * settings.batch as u64;
     let begin = State::carrying(path, (first, settings.batch), settings.sizes, seed);
+    let begin = begin.labelled(labels);
     let start = vec![0.0; settings.batch];
-    let whole = length + carried;
+    // Positions with label and latent, and with the label alone.
+    let (whole, told) = (begin.length(), begin.length() - carried);
     let want = Want {
         back: Some(Adaptation::Full),
         ..Want::default()
@@ -96,8 +99,15 @@ pub fn step<T: Real, G: Learner<T>, D: Learner<T>>(
         quantile(&law(path.symbols(), logits.value), uniform(&mut rng))
     });
 
+    let behind = begin.x.chunks(whole).map(|x| &x[length..told]);
+    let sequences = written.chunks(length).zip(behind);
+    let x1: Vec<usize> = sequences
+        .flat_map(|(x, label)| [x, label].concat())
+        .collect();
     let (pairs, weights) = times::instants(path, settings.batch, (seed, number));
-    let examples = Examples::corrupt(path, &written, &pairs, (seed, number)).weighing(weights);
+    let examples = Examples::corrupt(path, &x1, &pairs, (seed, number))
+        .giving(told - length)
+        .weighing(weights);
     let open = examples.active(path);
     let said = |network: &D, pass: &mut D::Pass| {
         network.evaluate(examples.all(), Want::default(), pass);
@@ -111,9 +121,9 @@ pub fn step<T: Real, G: Learner<T>, D: Learner<T>>(
     // Coordinates of x^ that are open in x_t, in the generator's batch.
     let places: Vec<usize> = open
         .iter()
-        .map(|row| row / length * whole + row % length)
+        .map(|row| row / told * whole + row % told)
         .collect();
-    let share = 1.0 / examples.x.len() as f64;
+    let share = 1.0 / examples.coordinates() as f64;
     let consumer = |at: usize, logits: Logits<T>| {
         let pull = signal(&faked[at], &taught[at], settings.mix);
         let z = logits.value.iter().map(|l| l.widen());

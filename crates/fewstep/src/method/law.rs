@@ -119,8 +119,9 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         to(rows[at], &law(path.symbols(), logits.value))
     });
 
-    // What was drawn, without latents, and where its rows are.
-    let (whole, length) = (examples.length, examples.length - examples.carried);
+    // What was drawn, without latents but with what is given, and where its rows are.
+    let (whole, given) = (examples.length, examples.given);
+    let length = whole - (examples.carried - given);
     let place = |row: &usize| row / whole * length + row % whole;
     let places: Vec<usize> = rows.iter().map(place).collect();
     let ended = |drawn: &[(usize, Vec<f64>)]| -> Vec<usize> {
@@ -150,7 +151,7 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     let known = match &side {
         Side::Denoiser(denoiser) => {
             let here = (&y[..], &examples.pairs[..]);
-            noised(*denoiser, path, here, &mut passes.denoiser)
+            noised(*denoiser, path, here, given, &mut passes.denoiser)
         }
         Side::Data => Vec::new(),
     };
@@ -206,8 +207,9 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         }
         laws
     };
+    let predicted = predicted(y.len(), length, given);
     let here = (&mut passes.made, &laws(&y, &drawn)[..]);
-    let made = fit(conditionals, here, &add, conditionals_gradient);
+    let made = fit(conditionals, here, &predicted, &add, conditionals_gradient);
     let mut found = Found {
         ratio: share * ratio.iter().sum::<f64>(),
         made,
@@ -227,7 +229,14 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     let accumulate = std::mem::replace(&mut conditionals_gradient.accumulate, true);
     let here = (&mut passes.real, &laws(&real, &drawn)[..]);
     let alone = |_: usize, _: &mut [T]| ();
-    found.real = Some(fit(conditionals, here, &alone, conditionals_gradient));
+    let real = fit(
+        conditionals,
+        here,
+        &predicted,
+        &alone,
+        conditionals_gradient,
+    );
+    found.real = Some(real);
     conditionals_gradient.accumulate = accumulate;
     found
 }
@@ -241,12 +250,19 @@ fn weights(pairs: &[Pair], power: f64) -> Vec<f64> {
     weights
 }
 
+/// The rows of sequences of `length`, without those of the last `given` positions.
+fn predicted(rows: usize, length: usize, given: usize) -> Vec<usize> {
+    let own = |row: &usize| row % length < length - given;
+    (0..rows).filter(own).collect()
+}
+
 /// `ln b(a | y^{\d})` for each coordinate of sequences `y` at the ends of steps, from a denoiser: its
-/// posterior without the likelihood of `y^d`, noised.
+/// posterior without the likelihood of `y^d`, noised. Nothing for the last `given` of a sequence.
 fn noised<T: Real, K: Network<T>>(
     denoiser: &K,
     path: &Path,
     (y, pairs): (&[usize], &[Pair]),
+    given: usize,
     pass: &mut K::Pass,
 ) -> Vec<Vec<f64>> {
     assert!(
@@ -260,31 +276,37 @@ fn noised<T: Real, K: Network<T>>(
         r: &ends,
     };
     denoiser.evaluate(at_rest, Want::default(), pass);
-    let (rows, length): (Vec<usize>, usize) = ((0..y.len()).collect(), y.len() / pairs.len());
+    let length = y.len() / pairs.len();
+    let rows = predicted(y.len(), length, given);
     let uniform = 1.0 / path.symbols() as f64;
-    denoiser.visit(pass, Rows::plain(&rows), |row, logits| {
-        let sequence = row / length;
+    let known = denoiser.visit(pass, Rows::plain(&rows), |at, logits| {
+        let (row, sequence) = (rows[at], rows[at] / length);
         let (own, _) = own_logit((path.schedule(), path.symbols() as f64), ends[sequence]);
         logits.value[y[row]] += T::of(-own);
         let kappa = path.schedule().kappa(pairs[sequence].r);
         let others = law(path.symbols(), logits.value);
         let b = |p: f64| (kappa * p + (1.0 - kappa) * uniform).max(f64::MIN_POSITIVE);
         others.into_iter().map(|p| b(p).ln()).collect()
-    })
+    });
+    let mut all = vec![Vec::new(); y.len()];
+    rows.into_iter()
+        .zip(known)
+        .for_each(|(row, b)| all[row] = b);
+    all
 }
 
-/// The mean cross-entropy of conditionals with a law `[states]` for each row, and its gradient; `add`
-/// puts what is known to the logits of a row.
+/// The mean cross-entropy of conditionals at `rows` with the law `[states]` of each, and its gradient;
+/// `add` puts what is known to the logits of a row.
 fn fit<T: Real, C: Learner<T>>(
     conditionals: &C,
     (pass, laws): (&mut C::Pass, &[Vec<f64>]),
+    rows: &[usize],
     add: &(impl Fn(usize, &mut [T]) + Sync),
     gradient: &mut Gradient<T>,
 ) -> f64 {
-    let rows: Vec<usize> = (0..laws.len()).collect();
-    let share = 1.0 / laws.len() as f64;
-    let consumer = |row: usize, logits: Logits<T>| {
-        let value = logits.value;
+    let share = 1.0 / rows.len() as f64;
+    let consumer = |at: usize, logits: Logits<T>| {
+        let (row, value) = (rows[at], logits.value);
         add(row, value);
         let law = &laws[row];
         value[law.len()..].fill(T::of(0.0));
@@ -299,7 +321,7 @@ fn fit<T: Real, C: Learner<T>>(
         }
         loss
     };
-    let losses = conditionals.descend(pass, Rows::plain(&rows), consumer, gradient);
+    let losses = conditionals.descend(pass, Rows::plain(rows), consumer, gradient);
     conditionals.backward(pass, gradient);
     share * losses.iter().sum::<f64>()
 }
@@ -372,7 +394,13 @@ mod tests {
             let b = chain.marginal(Schedule::Linear.level(r));
             let y: Vec<usize> = (0..9).flat_map(|y| space.decode(y)).collect();
             let network = Posterior(&chain);
-            let found = noised(&network, &path, (&y, &[pair; 9]), &mut Default::default());
+            let found = noised(
+                &network,
+                &path,
+                (&y, &[pair; 9]),
+                0,
+                &mut Default::default(),
+            );
             for (row, found) in found.iter().enumerate() {
                 let at = |a: usize| b[space.with(row / 2, row % 2, a)];
                 let line: f64 = (0..3).map(at).sum();

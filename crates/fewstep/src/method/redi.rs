@@ -44,9 +44,9 @@ use crate::sequence::{
 /// Pairs of where sequences began and what became of them, `[M, L]` each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coupling {
-    /// Positions `L`, those that carry a latent included.
+    /// Positions `L`, those that carry a label or a latent included.
     pub length: usize,
-    /// The last positions, which carry a latent.
+    /// The last positions, which carry a label or a latent: the same at both ends.
     pub carried: usize,
     /// Where they began.
     pub x0: Vec<usize>,
@@ -66,16 +66,17 @@ impl Coupling {
     }
 
     /// The pairs with numbers from `first` to `end` of a network's sampler, in batches of `batch`,
-    /// with `done` told how many there are after each. A pair depends on its number and the seed.
+    /// with `done` told how many there are after each. A pair depends on its number and the seed; `labels`
+    /// are given in turn, if there are any.
     pub fn generate<T: Real, N: Network<T>>(
         network: &N,
         (path, grid): (&Path, &Grid),
-        (length, carried): (usize, usize),
+        (length, carried, labels): (usize, usize, &[usize]),
         (numbers, batch): (Range<usize>, usize),
         seed: u64,
         mut done: impl FnMut(usize),
     ) -> Self {
-        let mut coupling = Self::empty(length, carried);
+        let mut coupling = Self::empty(length, carried + usize::from(!labels.is_empty()));
         // A denoiser's prediction, whose times are those of the steps' starts.
         let decoding = Decoding {
             steps: false,
@@ -87,7 +88,8 @@ impl Coupling {
         };
         for first in numbers.clone().step_by(batch) {
             let here = (first as u64, batch.min(numbers.end - first));
-            let mut state = State::carrying(path, here, (length, carried), seed);
+            let state = State::carrying(path, here, (length, carried), seed);
+            let mut state = state.labelled(labels);
             coupling.x0.extend_from_slice(&state.x);
             sample(network, path, grid, &decoding, &mut state, seed, |_, _| {});
             coupling.x1.extend_from_slice(&state.x);
@@ -164,11 +166,12 @@ pub struct Correlation {
 }
 
 /// The conditional total correlation of a network's sampler from `walks` walks of each of `sources`
-/// sources, estimated. A latent that stays is part of the source.
+/// sources, estimated. A latent that stays is part of the source, and so is a label, of which they are given
+/// `labels` in turn.
 pub fn plug_in<T: Real, N: Network<T>>(
     network: &N,
     (path, grid, decoding): (&Path, &Grid, &Decoding),
-    length: usize,
+    (length, labels): (usize, &[usize]),
     (sources, walks): (usize, usize),
     seed: u64,
 ) -> Correlation {
@@ -179,7 +182,7 @@ pub fn plug_in<T: Real, N: Network<T>>(
         let ends: Vec<Vec<usize>> = (0..walks as u64)
             .map(|walk| {
                 let sizes = (length, decoding.latent.carried);
-                let mut state = State::carrying(path, here, sizes, seed);
+                let mut state = State::carrying(path, here, sizes, seed).labelled(labels);
                 let walk = seed.wrapping_add(walk + 1);
                 sample(network, path, grid, decoding, &mut state, walk, |_, _| {});
                 state.sequences().flatten().copied().collect()

@@ -29,6 +29,9 @@ pub struct Wanted {
     pub length: usize,
     /// Symbols of the latent behind it.
     pub carried: usize,
+    /// Labels before the latent: 0 or 1.
+    #[serde(default)]
+    pub given: usize,
     /// Sampling steps.
     pub steps: usize,
     /// Seed of the draws.
@@ -43,10 +46,17 @@ struct Manifest {
     network: String,
 }
 
-/// The pairs in `dir`, of which those that are missing are generated; nothing if stopped.
+impl Wanted {
+    fn empty(&self) -> Coupling {
+        Coupling::empty(self.length, self.given + self.carried)
+    }
+}
+
+/// The pairs in `dir`, of which those that are missing are generated, with `labels` in turn if labels are
+/// wanted; nothing if stopped.
 pub fn make(
     dir: &FilePath,
-    wanted: Wanted,
+    (wanted, labels): (Wanted, &[usize]),
     (network, path): (&Denoiser<Dit<f32>>, &Path),
     monitor: &dyn Monitor,
 ) -> Result<Option<Coupling>, RunError> {
@@ -68,15 +78,14 @@ pub fn make(
         json::write(&file, &manifest)?;
     }
     let grid = Grid::uniform(wanted.steps)?;
-    let mut all = Coupling::empty(wanted.length, wanted.carried);
-    let whole = all.length;
+    let mut all = wanted.empty();
     let stage = "pairs";
     monitor.begin(stage, wanted.count as u64);
     for first in (0..wanted.count).step_by(FILE_PAIRS) {
         let numbers = first..(first + FILE_PAIRS).min(wanted.count);
         let file = dir.join(format!("pairs-{}.bin", first / FILE_PAIRS));
         let part = if file.exists() {
-            read(&file, numbers.len() * whole, path)?
+            read(&file, (numbers.len(), &wanted), (path, labels))?
         } else {
             if monitor.stopped() {
                 monitor.end(stage);
@@ -84,7 +93,7 @@ pub fn make(
             }
             let done = |done: usize| monitor.advance(stage, (first + done) as u64);
             let how = (numbers, BATCH);
-            let sizes = (wanted.length, wanted.carried);
+            let sizes = (wanted.length, wanted.carried, labels);
             let part = Coupling::generate(network, (path, &grid), sizes, how, wanted.seed, done);
             write(&file, &part)?;
             (part.x0, part.x1)
@@ -96,16 +105,15 @@ pub fn make(
     Ok(Some(all))
 }
 
-/// The pairs in `dir`, all of them.
-pub fn load(dir: &FilePath, path: &Path) -> Result<Coupling, RunError> {
+/// The pairs in `dir`, all of them, with some of `labels` if they have any.
+pub fn load(dir: &FilePath, (path, labels): (&Path, &[usize])) -> Result<Coupling, RunError> {
     let file = dir.join("coupling.json");
     let wanted = json::read::<Manifest>(&file)?.wanted;
-    let (count, mut all) = (wanted.count, Coupling::empty(wanted.length, wanted.carried));
-    let whole = all.length;
+    let (count, mut all) = (wanted.count, wanted.empty());
     for first in (0..count).step_by(FILE_PAIRS) {
         let here = FILE_PAIRS.min(count - first);
         let file = dir.join(format!("pairs-{}.bin", first / FILE_PAIRS));
-        let (x0, x1) = read(&file, here * whole, path)?;
+        let (x0, x1) = read(&file, (here, &wanted), (path, labels))?;
         all.x0.extend(x0);
         all.x1.extend(x1);
     }
@@ -133,8 +141,14 @@ fn write(file: &FilePath, part: &Coupling) -> Result<(), RunError> {
     .map_err(RunError::write(file))
 }
 
-/// Both ends of the pairs in a file that must hold `size` symbols of each.
-fn read(file: &FilePath, size: usize, path: &Path) -> Result<(Vec<usize>, Vec<usize>), RunError> {
+/// Both ends of the pairs in a file that must hold `count` of them.
+fn read(
+    file: &FilePath,
+    (count, wanted): (usize, &Wanted),
+    (path, labels): (&Path, &[usize]),
+) -> Result<(Vec<usize>, Vec<usize>), RunError> {
+    let whole = wanted.empty().length;
+    let size = count * whole;
     let damaged = |reason: &str| RunError::Setting {
         file: file.to_path_buf(),
         reason: format!("{reason}; remove it and it is made again"),
@@ -149,8 +163,16 @@ fn read(file: &FilePath, size: usize, path: &Path) -> Result<(Vec<usize>, Vec<us
         .map(|bytes| u32::from_le_bytes(*bytes) as usize)
         .collect();
     let (x0, x1) = all.split_at(size);
-    let beyond = |x: &[usize], symbols: usize| x.iter().any(|&symbol| symbol >= symbols);
-    if beyond(x0, path.state_symbols()) || beyond(x1, path.symbols()) {
+    let known = |x: &[usize], symbols: usize| {
+        x.chunks(whole).all(|x| {
+            let (own, behind) = x.split_at(wanted.length);
+            let (label, latent) = behind.split_at(wanted.given);
+            own.iter().all(|s| *s < symbols)
+                && label.iter().all(|s| labels.contains(s))
+                && latent.iter().all(|s| *s < path.symbols())
+        })
+    };
+    if !known(x0, path.state_symbols()) || !known(x1, path.symbols()) {
         return Err(damaged("it holds a symbol that the network does not know"));
     }
     Ok((x0.to_vec(), x1.to_vec()))

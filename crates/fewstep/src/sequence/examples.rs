@@ -24,6 +24,8 @@ pub struct Examples {
     pub length: usize,
     /// The last positions, which carry a class or a latent: given, never noisy, never predicted.
     pub carried: usize,
+    /// The first of these, which were [given](Self::giving): a class, which any network may know.
+    pub given: usize,
     /// Data `[B, L]`.
     pub x1: Vec<usize>,
     /// States `[B, L]`.
@@ -86,6 +88,7 @@ impl Examples {
             self.x[row] = self.x1[row];
         }
         self.carried += given;
+        self.given += given;
         self
     }
 
@@ -134,6 +137,7 @@ impl Examples {
         let mut examples = Self {
             length,
             carried: 0,
+            given: 0,
             x1: Vec::with_capacity(x1.len()),
             x: Vec::with_capacity(x1.len()),
             pairs: Vec::new(),

@@ -99,7 +99,8 @@ impl Model {
     ) -> Correlation {
         let how = self.decoding(how);
         let what = (&self.path, grid, &how);
-        redi::plug_in(&self.denoiser, what, self.length, of, seed)
+        let length = (self.length, &self.labels[..]);
+        redi::plug_in(&self.denoiser, what, length, of, seed)
     }
 
     /// How its network is sampled.

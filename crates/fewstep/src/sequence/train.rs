@@ -134,15 +134,6 @@ impl Trainer {
             }
         }
         let corpus = Corpus::open(&setting.data)?;
-        if let (Some(Acceleration { method, .. }), true) =
-            (&setting.acceleration, corpus.labels() > 0)
-            && !matches!(method, Accelerator::Dag(_) | Accelerator::Sdtt { .. })
-        {
-            return Err(RunError::Refused(format!(
-                "{} does not know classes; use dag or sdtt on pictures",
-                method.name()
-            )));
-        }
         // Too little data is found out now and not at the end.
         for what in [Use::Training(0, 0), Use::Validation] {
             corpus.sequences(what, 1, setting.sizes.length)?;
@@ -197,7 +188,8 @@ impl Trainer {
                     }
                     Accelerator::Di4c { carried, .. } | Accelerator::Dimo { carried, .. } => {
                         let mut config = base.config().clone();
-                        config.length = config.length.max(setting.sizes.length + carried);
+                        let whole = setting.sizes.length + corpus.given() + carried;
+                        config.length = config.length.max(whole);
                         Dit::from_parameters(config, base.parameters().to_vec())?
                     }
                     _ => base,

@@ -31,7 +31,8 @@ impl Trainer {
             }) => (*pairs, *steps),
             // What corrects a rectified denoiser is trained where that one was.
             Some(Acceleration { from, .. }) if Setting::of(from)?.paired()? => {
-                let pairs = coupling::load(&from.join(COUPLING), &self.path)?;
+                let labels = self.corpus.labels_in_turn();
+                let pairs = coupling::load(&from.join(COUPLING), (&self.path, &labels))?;
                 self.coupling = Some(pairs);
                 return Ok(true);
             }
@@ -42,10 +43,12 @@ impl Trainer {
             count: pairs,
             length: self.setting.sizes.length,
             carried: self.setting.carried,
+            given: self.corpus.given(),
             steps,
             seed: self.setting.optimization.seed,
         };
         let dir = self.dir.join(COUPLING);
+        let wanted = (wanted, &self.corpus.labels_in_turn()[..]);
         self.coupling = coupling::make(&dir, wanted, (teacher, &self.path), monitor)?;
         Ok(self.coupling.is_some())
     }
@@ -138,8 +141,9 @@ impl Trainer {
                 divergence,
             } => {
                 let clock = self.clock.get_or_init(|| dcd::Clock::new(path.symbols()));
-                let (early, late) =
-                    dcd::examples((path, clock), &data()?, o.batch, distance, address);
+                let x1 = data()?;
+                let x1 = (&x1[..], self.corpus.given());
+                let (early, late) = dcd::examples((path, clock), x1, o.batch, distance, address);
                 // DUO compares what its networks say, before the own state is multiplied in.
                 let networks = (&self.network.network, &frozen.network);
                 let (main, teacher) = work.passes.both();
@@ -164,7 +168,7 @@ impl Trainer {
                     ..di4c::Settings::new(latents, carried)
                 };
                 let pairs = times::near_and_far(path, near, o.batch, address);
-                let examples = Examples::corrupt(path, &data()?, &pairs, address);
+                let examples = self.corrupted(&data()?, &pairs, address);
                 let networks = (&self.network, &self.network, frozen);
                 let what = (path, &settings);
                 di4c::step(
@@ -181,13 +185,12 @@ impl Trainer {
                     return Err(RunError::Refused("law has no conditionals".into()));
                 };
                 let pairs = times::steps(path, &matching.grids, o.batch, address);
-                let examples = Examples::corrupt(path, &data()?, &pairs, address);
+                let examples = self.examples(&data()?, &pairs, address);
                 // At rest a correction is zero: the network is the denoiser that it corrects.
                 let side = match matching.trust {
                     true => law::Side::Denoiser(self.frozen.as_ref().unwrap_or(&self.network)),
                     false => law::Side::Data,
                 };
-                let examples = examples.carrying((path, self.setting.carried), address);
                 let Work {
                     matching,
                     second,
@@ -233,7 +236,7 @@ impl Trainer {
                 };
                 let (pull, bound) = dimo::step(
                     (&self.network, fake, frozen),
-                    (path, &settings),
+                    (path, &settings, &self.corpus.labels_in_turn()),
                     address,
                     generator,
                     (&mut into, &mut second),
