@@ -32,7 +32,7 @@ const FRECHET: &str = "The Fréchet distance between what an Inception network s
     validation pictures of the same data: 0 if mean and covariance of its features agree. Bold is lower than the \
     base of the same chain.";
 
-const FEATURES: &str = "On the same features. Precision is the share of generated pictures near a real one, recall \
+const FEATURES: &str = "Precision is the share of generated pictures near a real one, recall \
     of real ones near a generated one, density how many real neighbourhoods a generated picture lies in, \
     coverage the share of real ones with a generated one near. The Inception Score asks for pictures of one class \
     each and of all classes together; it sees no reference.";
@@ -159,8 +159,11 @@ fn notes(findings: &Findings) -> String {
 fn features(findings: &Findings) -> String {
     let shown = metric::SEEN.into_iter().filter(|m| findings.has(m));
     let shown: Vec<&Metric> = shown.collect();
-    let names = shown.iter().map(|m| format!("<th>{}</th>", m.name));
-    let heads = "<th>sampler</th><th><i>K</i></th>".to_string() + &names.collect::<String>();
+    let names = shown
+        .iter()
+        .map(|m| format!("<th scope=\"col\">{}</th>", m.name));
+    let heads =
+        "<th>sampler</th><th scope=\"col\"><i>K</i></th>".to_string() + &names.collect::<String>();
     let row = |(label, k): (&String, usize)| {
         let cells = shown.iter().map(|m| match findings.mean(label, k, m) {
             Some(value) => format!("<td>{}</td>", m.show(value)),
