@@ -52,7 +52,7 @@ fn seen(path: &Path, tau: f64, others: usize) -> Softened {
     let x1: Vec<usize> = (0..4 * LENGTH).map(|i| i * 5 % SYMBOLS).collect();
     let pairs = [0.1, 0.4, 0.6, 0.9].map(|t| Pair::new(path.schedule(), t, t));
     let clock = curriculum::clock(SYMBOLS);
-    curriculum::soften((path, &clock), &x1, &pairs, (tau, others), (2, 7))
+    curriculum::soften((path, &clock), (&x1, 0), &pairs, (tau, others), (2, 7))
 }
 
 /// The loss, and its gradient.

@@ -93,10 +93,11 @@ impl Softened {
 }
 
 /// Sequences `x1 [B, L]` at the times of `pairs`, with combinations at `tau` of `x_1` and `others`
-/// symbols each. Randomness is addressed by `(seed, step, example)`.
+/// symbols each. The last `given` coordinates are what they are, at all times and alone. Randomness is
+/// addressed by `(seed, step, example)`.
 pub fn soften(
     (path, clock): (&Path, &Clock),
-    x1: &[usize],
+    (x1, given): (&[usize], usize),
     pairs: &[Pair],
     (tau, others): (f64, usize),
     (seed, step): (u64, u64),
@@ -108,7 +109,8 @@ pub fn soften(
     for (i, pair) in pairs.iter().enumerate() {
         let mut rng = key.at(step, i as u64);
         let gamma = clock.gamma(path.schedule().kappa(pair.t));
-        for &data in &x1[i * length..(i + 1) * length] {
+        let (own, behind) = x1[i * length..(i + 1) * length].split_at(length - given);
+        for &data in own {
             let (seen, entries) = entries((gamma, path.symbols()), data, others, &mut rng);
             let largest = entries.iter().copied().fold(f64::MIN, f64::max);
             let scaled = entries.iter().map(|w| ((w - largest) / tau).exp());
@@ -118,9 +120,15 @@ pub fn soften(
             x.push(if entries[0] == largest { data } else { seen[1] });
             symbols.extend(seen);
         }
+        for &label in behind {
+            x.push(label);
+            symbols.extend(vec![label; 1 + others]);
+            weights.push(1.0);
+            weights.extend(vec![0.0; others]);
+        }
     }
     Softened {
-        examples: Examples::shown(path, (x1, &x), pairs),
+        examples: Examples::shown(path, (x1, &x), pairs).giving(given),
         symbols,
         weights,
     }
@@ -165,7 +173,7 @@ mod tests {
         let clock = clock(SYMBOLS);
         soften(
             (&path, &clock),
-            &vec![2; count],
+            (&vec![2; count], 0),
             &pairs,
             (tau, others),
             (3, 0),
@@ -246,6 +254,23 @@ mod tests {
                 assert_eq!(sorted.len(), several);
             }
         }
+    }
+
+    /// A label behind a sequence is shown and read as it is, and the sequence as it would be without it.
+    #[test]
+    fn a_label_is_read_alone() {
+        let (path, clock, label) = (path(), clock(SYMBOLS), SYMBOLS + 3);
+        let pair = [Pair::new(Schedule::Linear, 0.4, 0.4)];
+        let read =
+            |x1: &[usize], given| soften((&path, &clock), (x1, given), &pair, (0.05, 2), (3, 0));
+        let (told, untold) = (read(&[2, 5, label], 1), read(&[2, 5], 0));
+        assert_eq!(told.examples.x[..2], untold.examples.x);
+        assert_eq!(told.examples.x[2], label);
+        assert_eq!(told.examples.active(&path), [0, 1]);
+        assert_eq!(told.symbols[..6], untold.symbols);
+        assert_eq!(told.weights[..6], untold.weights);
+        assert_eq!(told.symbols[6..], [label; 3]);
+        assert_eq!(told.weights[6..], [1.0, 0.0, 0.0]);
     }
 
     #[test]

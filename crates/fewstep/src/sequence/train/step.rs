@@ -84,7 +84,9 @@ impl Trainer {
                 let clock = || curriculum::clock(path.symbols());
                 let about = (path, self.clock.get_or_init(clock));
                 let how = (tau, c.symbols);
-                let mut seen = curriculum::soften(about, &data()?, &pairs, how, address);
+                let x1 = data()?;
+                let x1 = (&x1[..], self.corpus.given());
+                let mut seen = curriculum::soften(about, x1, &pairs, how, address);
                 seen.examples = seen.examples.weighing(weights);
                 return Ok(base::soft_step(network, path, &seen, pass, &mut into));
             }
