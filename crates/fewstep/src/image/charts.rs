@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(svg.matches("<title>").count(), 3 * 2 * 5);
         let filled = |words: &str| {
             let marker = svg.split(words).next().unwrap();
-            let marker = marker.rsplit('<').nth(1).unwrap();
+            let marker = marker.rsplit('<').next().unwrap();
             !marker.contains(r##"fill="#ffffff""##)
         };
         assert!(filled("<title>K = 1, 1: FID") && !filled("<title>K = 1, 0: FID"));
