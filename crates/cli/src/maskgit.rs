@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Instant};
 use clap::{Args as ClapArgs, Subcommand};
 use fewstep::{
     lab::Monitor,
-    paint::{Accelerate, Codes, PaintError, Painter, Way, accelerate},
+    paint::{Accelerate, Codes, PaintError, Painter, Way, accelerate, write_random},
     report::atomic,
     sequence::sampler::Decoding,
 };
@@ -27,6 +27,8 @@ enum Part {
     Accelerate(AccelerateArgs),
     /// Generate pictures
     Sample(Box<SampleArgs>),
+    /// Write networks with random weights, to try a whole run with
+    Random(RandomArgs),
 }
 
 /// Encode a directory of pictures, a folder for each class, by a VQGAN: a NumPy file with a row for each
@@ -132,6 +134,18 @@ struct SampleArgs {
     seed: u64,
 }
 
+/// Write a MaskGIT and a VQGAN of the published sizes with random weights: maskgit.safetensors (0.7 GB) and
+/// vqgan.safetensors (0.3 GB), which encode, accelerate, sample and doctor take like published ones.
+#[derive(ClapArgs)]
+struct RandomArgs {
+    /// Directory for the two files
+    #[arg(long)]
+    out: PathBuf,
+    /// Of the weights
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
 fn failure(error: PaintError) -> Failure {
     match error {
         PaintError::File(why) => Failure::Failed(why),
@@ -145,6 +159,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Part::Encode(args) => encode(args),
         Part::Accelerate(args) => train(args),
         Part::Sample(args) => sample(args),
+        Part::Random(args) => {
+            for file in write_random(&args.out, args.seed).map_err(failure)? {
+                println!("{}", file.display());
+            }
+            Ok(())
+        }
     }
 }
 

@@ -12,14 +12,17 @@ mod train;
 pub use codes::Codes;
 pub use train::{Accelerate, accelerate};
 
-use std::{io::Cursor, path::Path as FilePath};
+use std::{
+    io::Cursor,
+    path::{Path as FilePath, PathBuf},
+};
 
 use fewstep_ctmc::{
     Grid, Path, Process, Schedule, Source,
     random::{Key, Purpose, uniform},
 };
 use fewstep_nn::{
-    checkpoint::Options,
+    checkpoint::{self, Options},
     dit::Step,
     maskgit::{self, MaskGit},
     vqgan::{self, Vqgan},
@@ -47,6 +50,35 @@ fn path(config: &maskgit::Config) -> Result<Path, PaintError> {
         .map_err(|e| PaintError::Refused(e.to_string()))
 }
 
+fn wrong(error: fewstep_nn::Error) -> PaintError {
+    PaintError::Refused(error.to_string())
+}
+
+/// A MaskGIT and the weights of a VQGAN, of the published sizes and random.
+fn random(seed: u64) -> Result<(MaskGit<f32>, vqgan::Config, Vec<f32>), PaintError> {
+    let config = maskgit::Config::imagenet(256).map_err(wrong)?;
+    let net = MaskGit::new(config, seed).map_err(wrong)?;
+    let config = vqgan::Config::imagenet();
+    let mut rng = Key::new(seed, Purpose::Init).at(0, 0);
+    let weight = |_| (0.1 * (uniform(&mut rng) - 0.5)) as f32;
+    let parameters = (0..vqgan::Layout::new(&config).len()).map(weight).collect();
+    Ok((net, config, parameters))
+}
+
+/// Writes networks of the published sizes under the published names, with random weights, to try a whole
+/// run with: `maskgit.safetensors` and `vqgan.safetensors`.
+pub fn write_random(dir: &FilePath, seed: u64) -> Result<[PathBuf; 2], PaintError> {
+    let (net, config, parameters) = random(seed)?;
+    std::fs::create_dir_all(dir)
+        .map_err(|e| PaintError::File(format!("cannot make {}: {e}", dir.display())))?;
+    let files = ["maskgit", "vqgan"].map(|name| dir.join(format!("{name}.safetensors")));
+    let file = |e: checkpoint::Error| PaintError::File(e.to_string());
+    net.save(&files[0]).map_err(file)?;
+    let tensors = vqgan::Layout::new(&config).tensors;
+    checkpoint::save_network(&files[1], &tensors, &parameters).map_err(file)?;
+    Ok(files)
+}
+
 /// How codes are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Way {
@@ -69,7 +101,7 @@ pub struct Painter {
 impl Painter {
     /// The networks of two files: published, or a MaskGIT of ours.
     pub fn load(net: &FilePath, vqgan: &FilePath) -> Result<Self, PaintError> {
-        let file = |e: fewstep_nn::checkpoint::Error| PaintError::File(e.to_string());
+        let file = |e: checkpoint::Error| PaintError::File(e.to_string());
         let options = Options::default();
         let net = MaskGit::load(net, Step::None, &options).map_err(file)?;
         Self::of(net, Vqgan::load(vqgan, &options).map_err(file)?)
@@ -77,15 +109,11 @@ impl Painter {
 
     /// Networks of the published sizes with random weights, to try a machine.
     pub fn random(seed: u64) -> Result<Self, PaintError> {
-        let wrong = |e: fewstep_nn::Error| PaintError::Refused(e.to_string());
-        let config = maskgit::Config::imagenet(256).map_err(wrong)?;
-        let net = MaskGit::new(config, seed).map_err(wrong)?;
-        let config = vqgan::Config::imagenet();
-        let mut rng = Key::new(seed, Purpose::Init).at(0, 0);
-        let weight = |_| (0.1 * (uniform(&mut rng) - 0.5)) as f32;
-        let parameters = (0..vqgan::Layout::new(&config).len()).map(weight).collect();
-        let vqgan = Vqgan::from_parameters(config, parameters).map_err(wrong)?;
-        Self::of(net, vqgan)
+        let (net, config, parameters) = random(seed)?;
+        Self::of(
+            net,
+            Vqgan::from_parameters(config, parameters).map_err(wrong)?,
+        )
     }
 
     fn of(net: MaskGit<f32>, vqgan: Vqgan<f32>) -> Result<Self, PaintError> {

@@ -218,29 +218,31 @@ impl Plan {
         }
     }
 
+    /// The training of the average generator.
+    fn average(&self, target: Target) -> Accelerator {
+        Accelerator::Dag(Average {
+            target,
+            head_only: true,
+            correction: self.correction,
+            pairs: Pairs::Grids(self.grids.clone()),
+            at_rest: 0.0,
+            draws: 1,
+        })
+    }
+
     /// The rounds of a method: what each does, and its training. All together cost as many network
     /// evaluations as the average generator's training.
     pub fn rounds(&self, method: Method, chain: Chain) -> Vec<(Accelerator, Optimization)> {
         use method::Method::{Dag, Dcd, Di4c, Dimo, Law, Redi, Sdtt};
-        let average = |target| {
-            Accelerator::Dag(Average {
-                target,
-                head_only: true,
-                correction: self.correction,
-                pairs: Pairs::Grids(self.grids.clone()),
-                at_rest: 0.0,
-                draws: 1,
-            })
-        };
         let o = self.accelerated;
         let divergence = Divergence::default();
         let halves = |round: i32| 0.5f64.powi(2 + ROUNDS - round);
         let named = match method {
-            Method::Average(target) => return vec![(average(target), o)],
+            Method::Average(target) => return vec![(self.average(target), o)],
             Method::Rival(named) => named,
         };
         let rounds: Vec<Accelerator> = match named {
-            Dag => vec![average(Target::Linear)],
+            Dag => vec![self.average(Target::Linear)],
             Sdtt => (0..ROUNDS)
                 .map(|round| Accelerator::Sdtt {
                     size: halves(round),
@@ -282,7 +284,7 @@ impl Plan {
                 denoiser_rate: GENTLY * o.rate,
             }],
         };
-        let budget = o.steps * o.batch as u64 * average(Target::Linear).cost();
+        let budget = o.steps * o.batch as u64 * self.average(Target::Linear).cost();
         let share = budget / rounds.len() as u64;
         let trained = |accelerator: Accelerator| {
             let made = match accelerator {
@@ -343,6 +345,18 @@ impl Plan {
         if self.gains.is_empty() {
             return refuse("a correction needs a gain");
         }
+        // What is left after a coupling is made has to be enough to learn from it.
+        let (o, made) = (self.accelerated, (PAIRS * PAIR_STEPS) as u64);
+        let needed =
+            (made + made / 2).div_ceil(o.batch.max(1) as u64 * self.average(Target::Linear).cost());
+        let rectifies = self.methods.contains(&Method::Rival(method::Method::Redi));
+        if rectifies && o.steps < needed {
+            return Err(RunError::Refused(format!(
+                "redi: the pairs alone take {made} network evaluations; with batches of {} give at least \
+                 {needed} acceleration steps",
+                o.batch
+            )));
+        }
         Ok(self)
     }
 }
@@ -376,5 +390,25 @@ mod tests {
             let least = given - 3 * o.batch as u64 * a_step;
             assert!((least..=given).contains(&spent), "{method:?}: {spent}");
         }
+    }
+
+    /// Pairs that leave nothing to train with are refused before any work, with the steps that would do.
+    #[test]
+    fn a_coupling_leaves_a_budget() {
+        let plan = |steps| Plan {
+            methods: vec![Method::Rival(method::Method::Redi)],
+            accelerated: Optimization {
+                steps,
+                batch: 16,
+                ..Plan::tiny().accelerated
+            },
+            ..Plan::tiny()
+        };
+        let refused = plan(511).checked().unwrap_err().to_string();
+        assert!(
+            refused.contains("at least 512 acceleration steps"),
+            "{refused}"
+        );
+        assert!(plan(512).checked().is_ok());
     }
 }

@@ -4,7 +4,8 @@
 use super::{
     Correction,
     linear::{Slots, affine, affine_tangent, back_input, forward},
-    model::{Dit, Pass},
+    model::Dit,
+    run::Pass,
     trunk::sized,
 };
 use crate::{

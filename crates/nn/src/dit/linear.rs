@@ -89,6 +89,18 @@ impl<T: Real> Slots<'_, T> {
         &mut self.data[range.start - self.base..range.end - self.base]
     }
 
+    /// Parts that do not overlap, of ranges in ascending order.
+    pub fn split(&mut self, ranges: impl Iterator<Item = Range<usize>>) -> Vec<&mut [T]> {
+        let (mut rest, mut from) = (&mut *self.data, self.base);
+        let split = ranges.map(|range| {
+            let (part, after) =
+                std::mem::take(&mut rest)[range.start - from..].split_at_mut(range.len());
+            (rest, from) = (after, range.end);
+            part
+        });
+        split.collect()
+    }
+
     /// `gW = gy^T x`.
     pub fn weight(&mut self, range: &Range<usize>, inner: usize, x: &[T], gy: &[T]) {
         let accumulate = self.accumulate;

@@ -7,12 +7,13 @@
 //!
 //! - [`Config`] and [`Layout`]: sizes, and where each published tensor lies in the flat vector;
 //! - `time`: the conditioning vector from `t` and `r`;
-//! - `trunk`: the blocks, forward, tangent and backward;
+//! - `trunk`: the blocks, forward, tangent and backward; `pipeline`: who takes what through them when;
 //! - `head`: features to logits and back, in blocks of rows;
 //! - `correction`: what a step adds to the features;
 //! - `frame`: what MaskGIT has around the same blocks;
 //! - `towers`: conditionals of one position given all others;
-//! - `model`: [`Dit`], the whole; `network`: what the rest of the program sees of it.
+//! - `model`: [`Dit`], the whole; `run`: its evaluation and way back; `network`: what the rest of the
+//!   program sees of it.
 
 mod columns;
 mod config;
@@ -23,6 +24,8 @@ mod layout;
 mod linear;
 mod model;
 mod network;
+mod pipeline;
+mod run;
 mod time;
 mod towers;
 mod trunk;
@@ -32,4 +35,5 @@ pub use config::{Config, Positions, SIZES, Sight, Step, TimeInput};
 pub use frame::{Edge, Frame};
 pub(crate) use layout::map;
 pub use layout::{Block, Correction, FEATURES, Layout};
-pub use model::{Dit, Pass};
+pub use model::Dit;
+pub use run::Pass;

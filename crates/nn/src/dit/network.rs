@@ -6,7 +6,8 @@ use super::{
     Step,
     head::{Head, HeadGradient},
     linear::Slots,
-    model::{Dit, Pass},
+    model::Dit,
+    run::Pass,
 };
 use crate::{
     Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Soft, Soften, Want,

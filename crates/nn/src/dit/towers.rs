@@ -17,7 +17,8 @@
 use super::{
     Affine,
     linear::{Slots, back_input, forward},
-    model::{Dit, Pass},
+    model::Dit,
+    run::Pass,
     trunk::sized,
 };
 use crate::{

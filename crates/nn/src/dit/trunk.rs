@@ -10,10 +10,11 @@ use std::ops::Range;
 use super::{
     Block,
     linear::{Slots, add_to_rows, affine, affine_tangent, times},
+    pipeline::MATRICES,
 };
 use crate::{
     Real,
-    kernel::{Right, View},
+    kernel::{Right, View, matmul},
     layers::{
         attention::{self, Shape},
         gate::{Gate, add_column_sums},
@@ -156,9 +157,6 @@ fn gate<'a, T>(sizes: &Sizes, modulation: &'a [T], which: usize) -> Gate<'a, T> 
     }
 }
 
-/// Room for the panels of a block's matrices.
-pub type Panels<T> = [Vec<T>; 4];
-
 /// Which way a block is gone through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -168,7 +166,7 @@ pub enum Way {
     Back,
 }
 
-/// A block's matrices as right operands.
+/// A block's matrices as right operands, for the way it is gone through.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrices<'a, T> {
     qkv: Right<'a, T>,
@@ -177,34 +175,86 @@ pub struct Matrices<'a, T> {
     down: Right<'a, T>,
 }
 
+/// The parameters of a block's matrices, and their inner sizes.
+fn matrices(block: &Block, channels: usize) -> [(&Range<usize>, usize); MATRICES] {
+    [
+        (&block.qkv, channels),
+        (&block.out, channels),
+        (&block.up.weight, channels),
+        (&block.down.weight, 4 * channels),
+    ]
+}
+
 impl<'a, T: Real> Matrices<'a, T> {
-    /// Of a block with so many `channels`; packed if there is room for it, for passes that share
-    /// them.
-    pub fn new(
+    fn view(
         (parameters, block, channels): (&'a [T], &Block, usize),
         way: Way,
-        room: Option<&'a mut Panels<T>>,
+        which: usize,
+    ) -> View<'a, T> {
+        let (range, inner) = matrices(block, channels)[which];
+        let view = View::new(&parameters[range.clone()], range.len() / inner, inner);
+        match way {
+            Way::There => view.t(),
+            Way::Back => view,
+        }
+    }
+
+    /// Packs one of them into `room`, for passes that share it.
+    pub fn pack(about: (&[T], &Block, usize), way: Way, which: usize, room: &mut Vec<T>) {
+        Right::pack(Matrices::view(about, way, which), room);
+    }
+
+    /// Of a block with so many `channels`; as they were packed, if they were.
+    pub fn new(
+        about: (&'a [T], &Block, usize),
+        way: Way,
+        packed: Option<[&'a [T]; MATRICES]>,
     ) -> Self {
-        let ranges = [&block.qkv, &block.out, &block.up.weight, &block.down.weight];
-        let inner = [channels, channels, channels, 4 * channels];
-        let view = |i: usize| {
-            let weight = &parameters[ranges[i].clone()];
-            let view = View::new(weight, weight.len() / inner[i], inner[i]);
-            match way {
-                Way::There => view.t(),
-                Way::Back => view,
+        let [qkv, out, up, down] = std::array::from_fn(|i| {
+            let view = Self::view(about, way, i);
+            packed.map_or(view.into(), |all| Right::packed(view, all[i]))
+        });
+        Self { qkv, out, up, down }
+    }
+}
+
+/// Rows of a matrix whose gradient one thread sums.
+const PIECE: usize = 256;
+
+/// A piece of the gradient of a block's matrices.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    matrix: usize,
+    rows: Range<usize>,
+    inner: usize,
+    /// Its place among the parameters.
+    pub range: Range<usize>,
+}
+
+impl Piece {
+    /// Those of a block, the largest first; whole matrices if they are not to be divided.
+    pub fn all(block: &Block, channels: usize, divided: bool) -> Vec<Self> {
+        let all = matrices(block, channels);
+        let piece = |matrix: usize, first: usize, step: usize| {
+            let (range, inner) = all[matrix];
+            let rows = first..(first + step).min(range.len() / inner);
+            let start = |row: usize| range.start + row * inner;
+            Self {
+                matrix,
+                inner,
+                range: start(rows.start)..start(rows.end),
+                rows,
             }
         };
-        let [qkv, out, up, down] = match room {
-            None => [0, 1, 2, 3].map(|i| view(i).into()),
-            Some([a, b, c, d]) => [
-                Right::shared(view(0), a),
-                Right::shared(view(1), b),
-                Right::shared(view(2), c),
-                Right::shared(view(3), d),
-            ],
-        };
-        Self { qkv, out, up, down }
+        let pieces = [3, 2, 0, 1].into_iter().flat_map(|matrix| {
+            let (range, inner) = all[matrix];
+            let outer = range.len() / inner;
+            let step = if divided { PIECE } else { outer };
+            (0..outer)
+                .step_by(step)
+                .map(move |first| piece(matrix, first, step))
+        });
+        pieces.collect()
     }
 }
 
@@ -363,7 +413,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
     }
 
     /// Turns the gradient `gx` in the block's output into that in its input. What the gradients of
-    /// the matrices need is left in the scratch arrays for [`Scratch::weights`]; those of
+    /// the matrices need is left in the scratch arrays for [`Scratch::piece`]; those of
     /// vectors are returned. Rows that the forward pass was not asked for have no gradient.
     pub fn backward(&mut self, kept: &Kept<T>, gx: &mut [T]) -> Sums<T> {
         let (s, b) = (self.sizes, self.block);
@@ -468,14 +518,16 @@ impl<'a, T: Real> BlockPass<'a, T> {
 }
 
 impl<T: Real> Scratch<T> {
-    /// The gradients of a block's matrices, after [`BlockPass::backward`].
-    pub fn weights(&self, block: &Block, channels: usize, gradient: &mut Slots<T>) {
+    /// A piece of the gradient of a block's matrices, after [`BlockPass::backward`]: `gy^T x`, added if
+    /// `accumulate`.
+    pub fn piece(&self, piece: &Piece, gradient: &mut [T], accumulate: bool) {
         let [h1, h2, gy1, gy2, merged, ..] = &self.narrow;
         let ([active, gwide], [three, _]) = (&self.wide, &self.three);
-        gradient.weight(&block.qkv, channels, h1, three);
-        gradient.weight(&block.out, channels, merged, gy1);
-        gradient.weight(&block.up.weight, channels, h2, gwide);
-        gradient.weight(&block.down.weight, 4 * channels, active, gy2);
+        let (x, gy) = [(h1, three), (merged, gy1), (h2, gwide), (active, gy2)][piece.matrix];
+        let n = x.len() / piece.inner;
+        let (first, count) = (piece.rows.start, piece.rows.len());
+        let gy = View::new(gy, n, gy.len() / n).part((0, first), (n, count));
+        matmul(gy.t(), View::new(x, n, piece.inner), gradient, accumulate);
     }
 }
 

@@ -32,13 +32,19 @@ thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` with [`matmul`] on this thread alone if `alone`: for callers that have a task for every
-/// thread. The results are the same.
+/// Runs `f` with [`matmul`] and all layers on this thread alone if `alone`: for callers that have a
+/// task for every thread. The results are the same.
 pub fn alone<R>(alone: bool, f: impl FnOnce() -> R) -> R {
     let before = ALONE.replace(alone);
     let result = f();
     ALONE.set(before);
     result
+}
+
+/// The least number of pieces of a parallel loop that stay on one thread (`with_min_len`): all of
+/// them, if it works [`alone`].
+pub fn least() -> usize {
+    if ALONE.get() { usize::MAX } else { 1 }
 }
 
 /// `c [m, n] = a [m, k] b [k, n]` over all threads, added to `c` if `accumulate`.
@@ -66,10 +72,15 @@ impl<'a, T: Real> From<View<'a, T>> for Right<'a, T> {
 }
 
 impl<'a, T: Real> Right<'a, T> {
-    /// Packed into `buffer`, over all threads, for several products. Where a library multiplies,
-    /// nothing is.
-    pub fn shared(view: View<'a, T>, buffer: &'a mut Vec<T>) -> Self {
-        T::dispatch(Share { view, buffer })
+    /// Packs `view` into `buffer` for several products, which find it there by
+    /// [`packed`](Self::packed). Where a library multiplies, nothing is packed.
+    pub fn pack(view: View<T>, buffer: &mut Vec<T>) {
+        T::dispatch(Pack { view, buffer });
+    }
+
+    /// The matrix that [`pack`](Self::pack) packed into `buffer`.
+    pub fn packed(view: View<'a, T>, buffer: &'a [T]) -> Self {
+        T::dispatch(Packed { view, buffer })
     }
 
     /// Length of the inner size.
@@ -88,19 +99,19 @@ impl<'a, T: Real> Right<'a, T> {
     }
 }
 
-struct Share<'a, T> {
+struct Pack<'a, T> {
     view: View<'a, T>,
     buffer: &'a mut Vec<T>,
 }
 
-impl<'a, T: Real> Task<T> for Share<'a, T> {
-    type Output = Right<'a, T>;
+impl<T: Real> Task<T> for Pack<'_, T> {
+    type Output = ();
 
-    fn run<M: Micro<T>>(self, micro: M) -> Right<'a, T> {
+    fn run<M: Micro<T>>(self, micro: M) {
         let Self { view, buffer } = self;
         let (n, k) = (view.cols(), view.rows());
         if !M::TUNED || n * k == 0 {
-            return view.into();
+            return;
         }
         let (depth, width) = (depth_of(k), n.next_multiple_of(M::COLS));
         let panels = aligned(buffer, k * width);
@@ -108,14 +119,26 @@ impl<'a, T: Real> Task<T> for Share<'a, T> {
             let here = depth.min(k - first);
             let block = view.part((first, 0), (here, n));
             let panels = &mut panels[first * width..][..here * width];
-            each(panels, M::COLS * here, true, |j, panel| {
+            each(panels, M::COLS * here, !ALONE.get(), |j, panel| {
                 pack::rhs_panel(micro, block, j, panel);
             });
         }
-        Right {
-            view,
-            panels: Some(panels),
-        }
+    }
+}
+
+struct Packed<'a, T> {
+    view: View<'a, T>,
+    buffer: &'a [T],
+}
+
+impl<'a, T: Real> Task<T> for Packed<'a, T> {
+    type Output = Right<'a, T>;
+
+    fn run<M: Micro<T>>(self, _: M) -> Right<'a, T> {
+        let Self { view, buffer } = self;
+        let size = view.rows() * view.cols().next_multiple_of(M::COLS);
+        let panels = (M::TUNED && size > 0).then(|| &buffer[start_of(buffer)..][..size]);
+        Right { view, panels }
     }
 }
 
@@ -403,14 +426,21 @@ pub fn multiply<T: Real, M: Micro<T>>(
 /// The first `size` entries of `buffer` that start at a cache line, so that no load of a panel
 /// crosses one.
 pub fn aligned<T: Real>(buffer: &mut Vec<T>, size: usize) -> &mut [T] {
-    const LINE: usize = 64;
     if buffer.len() < size + LINE {
         // Not `resize`: what was in it is not worth a copy.
         *buffer = vec![T::of(0.0); size + LINE];
     }
-    let start = buffer.as_ptr().align_offset(LINE).min(LINE);
+    let start = start_of(buffer);
     &mut buffer[start..start + size]
 }
+
+/// The first entry of `buffer` that starts at a cache line.
+fn start_of<T>(buffer: &[T]) -> usize {
+    buffer.as_ptr().align_offset(LINE).min(LINE)
+}
+
+/// Bytes of a cache line, and at least its entries.
+const LINE: usize = 64;
 
 /// Buffers that a thread keeps between products.
 pub type Buffers<T> = Cell<Vec<Vec<T>>>;

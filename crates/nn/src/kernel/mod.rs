@@ -8,7 +8,7 @@ mod matmul;
 pub mod micro;
 pub mod pack;
 
-pub use matmul::{Buffers, Left, Right, aligned, alone, matmul, matmul_here, multiply};
+pub use matmul::{Buffers, Left, Right, aligned, alone, least, matmul, matmul_here, multiply};
 pub use micro::{Lines, Micro, Portable};
 pub use pack::View;
 
@@ -145,7 +145,8 @@ mod tests {
                     close(&c, &want, 3e-5, &format!("threads {name}"));
                     let mut again = vec![1.0; m * n];
                     let mut panels = vec![7.0; 3];
-                    matmul(a, Right::shared(b, &mut panels), &mut again, true);
+                    Right::pack(b, &mut panels);
+                    matmul(a, Right::packed(b, &panels), &mut again, true);
                     assert_eq!(c, again, "shared panels, {name}");
                 }
             }

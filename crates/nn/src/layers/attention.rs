@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use crate::{
     Real,
-    kernel::{Left, Micro, Task, View, aligned, multiply, pack},
+    kernel::{Left, Micro, Task, View, aligned, least, multiply, pack},
     simd,
 };
 
@@ -117,7 +117,8 @@ impl<T: Real> Task<T> for Forward<'_, T> {
         let (one, scale) = (self.shape.one(), self.shape.scale());
         let heads = self.o.par_chunks_mut(one);
         let heads = heads.zip(self.lse.par_chunks_mut(length));
-        heads.enumerate().for_each(|(head, (o, lse))| {
+        let heads = heads.enumerate().with_min_len(least());
+        heads.for_each(|(head, (o, lse))| {
             let at = head * one..(head + 1) * one;
             let (q, k, v) = (&self.q[at.clone()], &self.k[at.clone()], &self.v[at]);
             let mut buffer = T::take();
@@ -175,6 +176,7 @@ impl<T: Real> Task<T> for Tangent<'_, T> {
         self.out
             .par_chunks_mut(one)
             .enumerate()
+            .with_min_len(least())
             .for_each(|(head, result)| {
                 let at = head * one..(head + 1) * one;
                 let [q, k, v] = self.primal.map(|part| &part[at.clone()]);
@@ -234,7 +236,8 @@ impl<T: Real> Task<T> for Backward<'_, T> {
         let [gq, gk, gv] = self.gradient;
         let heads = gq.par_chunks_mut(one).zip(gk.par_chunks_mut(one));
         let heads = heads.zip(gv.par_chunks_mut(one));
-        heads.enumerate().for_each(|(head, ((gq, gk), gv))| {
+        let heads = heads.enumerate().with_min_len(least());
+        heads.for_each(|(head, ((gq, gk), gv))| {
             let at = head * one..(head + 1) * one;
             let [q, k, v] = self.primal.map(|part| &part[at.clone()]);
             let (o, go) = (&self.o[at.clone()], &self.go[at]);

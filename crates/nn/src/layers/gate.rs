@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Real, simd};
+use crate::{Real, kernel::least, simd};
 
 /// Rows of one task. A sum over a sequence adds the tasks' sums in order.
 const ROWS: usize = 32;
@@ -36,6 +36,7 @@ impl<T: Real> Gate<'_, T> {
         x.par_chunks_mut(ROWS * c)
             .zip(y.par_chunks_mut(ROWS * c))
             .enumerate()
+            .with_min_len(least())
             .for_each(|(task, pair)| {
                 simd::run(
                     pair,
@@ -64,6 +65,7 @@ impl<T: Real> Gate<'_, T> {
             .zip(y.par_chunks(ROWS * c))
             .zip(dy.par_chunks(ROWS * c))
             .enumerate()
+            .with_min_len(least())
             .for_each(|(task, ((dx, y), dy))| {
                 simd::run(
                     dx,
@@ -97,8 +99,10 @@ impl<T: Real> Gate<'_, T> {
         let parts: Vec<Vec<T>> = gy
             .par_chunks_mut(one)
             .enumerate()
+            .with_min_len(least())
             .flat_map(|(b, gy)| {
                 let tasks = gy.par_chunks_mut(ROWS * c).enumerate();
+                let tasks = tasks.with_min_len(least());
                 tasks.map(move |(task, gy)| (b, task, gy))
             })
             .map(|(b, task, gy)| {
@@ -141,6 +145,7 @@ pub fn add_column_sums<T: Real>(v: &[T], out: &mut [T]) {
     let c = out.len();
     let parts: Vec<Vec<T>> = v
         .par_chunks(ROWS * c)
+        .with_min_len(least())
         .map(|rows| {
             let mut sum = vec![T::of(0.0); c];
             simd::run(

@@ -8,7 +8,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Real, simd};
+use crate::{Real, kernel::least, simd};
 
 const CHUNK: usize = 16 * 1024;
 /// `sqrt(8/pi)`: `2 z = SCALE (u + CUBIC u^3)`.
@@ -65,6 +65,7 @@ pub fn forward<T: Real>(form: Form, u: &mut [T], bias: &[T], out: &mut [T]) {
     let rows = (CHUNK / bias.len()).max(1) * bias.len();
     u.par_chunks_mut(rows)
         .zip(out.par_chunks_mut(rows))
+        .with_min_len(least())
         .for_each(|(u, out)| {
             simd::run(
                 &mut *u,
@@ -109,6 +110,7 @@ pub fn chain<T: Real>(form: Form, u: &[T], v: &mut [T]) {
 fn each<T: Real>(form: Form, u: &[T], v: &mut [T], f: impl Fn((T, T), &mut T) + Copy + Sync) {
     u.par_chunks(CHUNK)
         .zip(v.par_chunks_mut(CHUNK))
+        .with_min_len(least())
         .for_each(|pair| {
             simd::run(
                 pair,

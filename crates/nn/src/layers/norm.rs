@@ -10,7 +10,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Real, simd};
+use crate::{Real, kernel::least, simd};
 
 /// What is added to the variance, as PyTorch does without a word.
 pub const EPS: f64 = 1e-5;
@@ -60,6 +60,7 @@ impl<T: Real> Norm<'_, T> {
             .zip(x.par_chunks(ROWS * c))
             .zip(stats.par_chunks_mut(ROWS))
             .enumerate()
+            .with_min_len(least())
             .for_each(|(task, ((y, x), stats))| {
                 simd::run(
                     (y, stats),
@@ -91,6 +92,7 @@ impl<T: Real> Norm<'_, T> {
         let c = self.channels();
         dy.par_chunks_mut(ROWS * c)
             .enumerate()
+            .with_min_len(least())
             .for_each(|(task, dy)| {
                 simd::run(
                     dy,
@@ -132,9 +134,11 @@ impl<T: Real> Norm<'_, T> {
         let parts: Vec<Vec<T>> = gx
             .par_chunks_mut(self.length * c)
             .enumerate()
+            .with_min_len(least())
             .flat_map(|(b, gx)| {
                 gx.par_chunks_mut(ROWS * c)
                     .enumerate()
+                    .with_min_len(least())
                     .map(move |(task, gx)| (b, task, gx))
             })
             .map(|(b, task, gx)| {

@@ -9,7 +9,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Real, simd};
+use crate::{Real, kernel::least, simd};
 
 /// Cosine and sine of every angle, `[L, d/2]` each.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +93,7 @@ pub fn split<T: Real>(
     for (part, out) in parts.into_iter().enumerate() {
         out.par_chunks_mut(length * width)
             .enumerate()
+            .with_min_len(least())
             .for_each(|(task, out)| {
                 let (b, h) = (task / heads, task % heads);
                 simd::run(
@@ -126,6 +127,7 @@ pub fn join<T: Real>(
     let channels = heads * width;
     qkv.par_chunks_mut(3 * channels)
         .enumerate()
+        .with_min_len(least())
         .for_each(|(row, out)| {
             let (b, l) = (row / length, row % length);
             simd::run(
@@ -151,6 +153,7 @@ pub fn join<T: Real>(
 pub fn merge<T: Real>((length, heads, width): (usize, usize, usize), from: &[T], rows: &mut [T]) {
     rows.par_chunks_mut(heads * width)
         .enumerate()
+        .with_min_len(least())
         .for_each(|(row, out)| {
             let (b, l) = (row / length, row % length);
             for (h, to) in out.chunks_exact_mut(width).enumerate() {
@@ -164,6 +167,7 @@ pub fn merge<T: Real>((length, heads, width): (usize, usize, usize), from: &[T],
 pub fn divide<T: Real>((length, heads, width): (usize, usize, usize), rows: &[T], to: &mut [T]) {
     to.par_chunks_mut(length * width)
         .enumerate()
+        .with_min_len(least())
         .for_each(|(task, out)| {
             let (b, h) = (task / heads, task % heads);
             for (l, to) in out.chunks_exact_mut(width).enumerate() {
