@@ -57,21 +57,22 @@ impl Plan {
                 },
                 base: Optimization {
                     steps: 6000,
-                    batch: 32,
+                    // With 32 it stays .02 nats a code further from the exact denoiser, however long.
+                    batch: 96,
                     rate: 4e-3,
                     optimizer: Optimizer::Muon,
                     ..text.base
                 },
                 accelerated: Optimization {
-                    steps: 600,
-                    batch: 16,
+                    steps: 1400,
+                    batch: 96,
                     ..text.accelerated
                 },
                 grids: vec![1, 2, 4, 8, 16],
                 steps: vec![1, 2, 4, 8, 16],
                 temperatures: vec![1.0, 0.8],
                 gains: vec![1.0, 2.0, 4.0],
-                samples: 600,
+                samples: 1000,
                 ..text
             },
             guidance: vec![1.0],
