@@ -288,12 +288,22 @@ fn threads_do_not_change_a_bit() {
                 &mut slots,
             );
             net.backward(&mut pass, &mut slots);
-            (tangents, gradient)
+            // What nothing comes back through is divided among the threads otherwise.
+            let all: Vec<usize> = (0..210).collect();
+            let values = |want: Want| {
+                let mut pass = Pass::default();
+                net.evaluate(data.batch(), want, &mut pass);
+                net.visit(&pass, Rows::plain(&all), |_, logits| logits.value.to_vec())
+            };
+            let there = values(Want::default());
+            assert_eq!(there, values(want), "{threads} threads, there and back");
+            (tangents, gradient, there)
         })
     };
     let alone = run(1);
-    assert_eq!(alone, run(2));
-    assert_eq!(alone, run(5));
+    for threads in [2, 3, 5] {
+        assert_eq!(alone, run(threads), "{threads} threads");
+    }
 }
 
 /// A batch that goes through the trunk in several parts has the logits of its sequences and the sum

@@ -22,6 +22,7 @@ mod frame;
 mod head;
 mod layout;
 mod linear;
+mod matrices;
 mod model;
 mod network;
 mod pipeline;

@@ -7,10 +7,11 @@ use super::{
     correction::Corrected,
     frame::Framed,
     linear::{Slots, affine, affine_tangent},
+    matrices::{Matrices, Piece, Way},
     pipeline::{MATRICES, Pipeline, Work},
     time::Time,
     towers::Towers,
-    trunk::{BlockPass, Kept, Matrices, Piece, Scratch, Sizes, Sums, Way, sized},
+    trunk::{BlockPass, Kept, Scratch, Sizes, Sums, sized},
 };
 use crate::{
     Adaptation, Batch, Real, Soft, Want,
@@ -61,8 +62,8 @@ struct Part<T> {
     scratch: Scratch<T>,
 }
 
-/// Numbers of a state `[positions, C]` that a part has at least, unless there are no more. A part is
-/// the same whatever the number of threads, and so is the order of every sum.
+/// Numbers of a state `[positions, C]` that a part has at least, unless there are no more. A part that
+/// comes back is the same whatever the number of threads, and so is the order of every sum.
 const PART: usize = 1 << 15;
 
 impl<T: Real> Dit<T> {
@@ -156,7 +157,10 @@ impl<T: Real> Dit<T> {
         } else {
             1
         };
-        let together = part_of(length, c);
+        let together = match want.back {
+            Some(_) => part_of(length, c),
+            None => part_of(length, c).min(share_of(count)),
+        };
         let parts = count.div_ceil(together);
         pass.parts.resize_with(parts, Part::default);
         for (i, part) in pass.parts.iter_mut().enumerate() {
@@ -445,6 +449,16 @@ impl<'a, T: Real> Shared<'a, T> {
 fn part_of(length: usize, channels: usize) -> usize {
     PART.max(channels * channels / 2)
         .div_ceil(length * channels)
+}
+
+/// Sequences of a part if every thread is to have one, where they suffice for that. Without a way back
+/// nothing is summed over parts, so they may differ by the number of threads; and threads that meet after
+/// every product wait there longer than it takes to read a matrix once more.
+fn share_of(count: usize) -> usize {
+    match count / rayon::current_num_threads() {
+        0 => count,
+        share => share,
+    }
 }
 
 /// The rows of the sequence that begins at row `start`, counted from there; its first one if there
