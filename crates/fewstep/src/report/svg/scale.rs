@@ -114,10 +114,10 @@ impl Linear {
         // A span at least, or rounding noise would fill the axis.
         let span = (high - low).max(1e-3).max(high * 1e-3);
         let step = tick_above(span / f64::from(parts.max(1)));
-        // A value on the edge would be drawn over the frame.
-        let room = 0.03 * span;
-        let first = ((low - room) / step.value()).floor().max(0.0) as u32;
-        let last = ((high + room) / step.value()).ceil() as u32;
+        // A value on the edge is drawn over the frame, which is better than an axis that goes on: of shares, beyond 1.
+        let slack = 1e-9;
+        let first = (low / step.value() + slack).floor() as u32;
+        let last = (high / step.value() - slack).ceil() as u32;
         Self {
             step,
             steps: (first, last.max(first + 1)),
@@ -160,6 +160,19 @@ mod tests {
         );
         assert_eq!(ticks.last(), Some(&(0.0, "3.0".to_string())));
         assert!((axis.at(2.5) - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_axis_of_shares_ends_at_one() {
+        for values in [[0.0, 1.0], [0.004, 0.999], [0.1 + 0.2 - 0.3, 1.0]] {
+            let axis = Linear::around(values, 8, (0.0, 100.0));
+            let labels: Vec<_> = axis.ticks().map(|(_, label)| label).collect();
+            assert_eq!(
+                labels,
+                ["0", "0.2", "0.4", "0.6", "0.8", "1.0"],
+                "{values:?}"
+            );
+        }
     }
 
     #[test]
