@@ -96,8 +96,6 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Latents a state in Di4C's losses.
     pub latents: usize,
-    /// Whether law matching takes the law of noised data from the denoiser, and does not learn it too.
-    pub trust: bool,
     /// Steps count `(r - t)^-power` in what law matching makes small.
     pub power: f64,
 }
@@ -135,7 +133,6 @@ impl Plan {
             divergence: Divergence::default(),
             spacing: Spacing::default(),
             latents: 8,
-            trust: false,
             power: law::POWER,
         }
     }
@@ -178,13 +175,6 @@ impl Plan {
                 return refuse(format!(
                     "{}: with masks all sequences begin alike, and the first step draws every \
                      coordinate independently whatever it learns; give it a latent, as in di4c+law",
-                    combination.name()
-                ));
-            }
-            if self.trust && law && carried {
-                return refuse(format!(
-                    "{}: a denoiser with a latent knows the law of noised data only over all its \
-                     values; leave out --trust",
                     combination.name()
                 ));
             }
@@ -243,7 +233,6 @@ impl Plan {
             "divergence of sdtt": self.divergence,
             "spacing of sdtt": self.spacing,
             "latents of di4c": self.latents,
-            "law trusts the denoiser": self.trust,
             "law counts steps by": self.power,
         })
     }
