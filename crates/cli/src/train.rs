@@ -15,6 +15,7 @@ use fewstep::{
 use crate::{
     Failure,
     methods::{self, DivergenceName, SpacingName},
+    parse,
     progress::Progress,
 };
 

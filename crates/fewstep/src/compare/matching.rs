@@ -1,9 +1,8 @@
 //! Law matching in a comparison: the correction and the conditionals it follows, side by side.
 //!
-//! Where noise is uniform and nothing else is carried, the denoiser is asked too, and the correction follows a
-//! target that is held by the average of its weights. Its bound falls with the rate: errors that the
-//! conditionals stand still with would otherwise be added up to the end. Elsewhere both laws are learned
-//! from data alone, and the correction goes down the derivative.
+//! Both laws are learned from data alone, and the correction goes down the derivative. Or the denoiser is
+//! asked too, and the correction follows a target that is held by the average of its weights. Its bound
+//! falls with the rate: errors that the conditionals stand still with would otherwise be added up to the end.
 
 use std::path::Path as FilePath;
 
@@ -95,10 +94,9 @@ impl Context<'_> {
         let sighted = (coords, states + 1, states);
         let network = Opposed::new(sighted, &hidden, self.seed);
         let path = self.chain.path();
-        // A denoiser of other pairs, or with a latent, does not know the law of noised data.
-        let asked = path.mask().is_none() && student.carried == 0 && student.coupling.is_none();
-        // Beside it the network begins with nothing to add.
-        let network = match asked {
+        let follow = self.plan.follow;
+        // Beside a denoiser the network begins with nothing to add.
+        let network = match follow {
             true => network.silent(),
             false => network,
         };
@@ -107,7 +105,7 @@ impl Context<'_> {
             length: coords,
             hidden: states,
         };
-        let denoiser = asked.then(|| Counted::new(kernel.clone()));
+        let denoiser = follow.then(|| Counted::new(kernel.clone()));
         let mut nets = Nets {
             held: (Counted::new(kernel.clone()), 0.0),
             kernel: Counted::new(kernel),
@@ -116,7 +114,7 @@ impl Context<'_> {
         let size = Learner::parameters(&nets.kernel).len();
         let grids: Vec<usize> = self.config.grids().iter().map(Grid::steps).collect();
         let mut passes = law::Passes::default();
-        let (slower, averaging, floor) = match asked {
+        let (slower, averaging, floor) = match follow {
             true => (1.0, HOLDING, FLOOR),
             false => (SLOWER, AVERAGING, 0.0),
         };
@@ -150,7 +148,7 @@ impl Context<'_> {
             };
             let (kernel, left) = &nets.held;
             let bound = BOUND * left;
-            let held = asked.then_some(law::Held { kernel, bound });
+            let held = follow.then_some(law::Held { kernel, bound });
             let found = law::step(
                 (&nets.kernel, &nets.conditionals),
                 (&examples, side),
@@ -164,7 +162,7 @@ impl Context<'_> {
                 "conditionals_real": found.real,
             });
             if (step + 1).is_multiple_of(LOOK_EVERY) {
-                let now = match asked {
+                let now = match follow {
                     true => kernel,
                     false => &nets.kernel,
                 };

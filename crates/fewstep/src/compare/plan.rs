@@ -96,6 +96,8 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Latents a state in Di4C's losses.
     pub latents: usize,
+    /// Whether law matching follows a held target, with the denoiser's word for the data.
+    pub follow: bool,
     /// Steps count `(r - t)^-power` in what law matching makes small.
     pub power: f64,
 }
@@ -133,6 +135,7 @@ impl Plan {
             divergence: Divergence::default(),
             spacing: Spacing::default(),
             latents: 8,
+            follow: false,
             power: law::POWER,
         }
     }
@@ -175,6 +178,14 @@ impl Plan {
                 return refuse(format!(
                     "{}: with masks all sequences begin alike, and the first step draws every \
                      coordinate independently whatever it learns; give it a latent, as in di4c+law",
+                    combination.name()
+                ));
+            }
+            let coupled = combination.0.contains(&Method::Redi);
+            if self.follow && law && (carried || coupled) {
+                return refuse(format!(
+                    "{}: a denoiser with a latent, or of other pairs, does not know the law of noised \
+                     data; leave out --follow",
                     combination.name()
                 ));
             }
@@ -233,6 +244,7 @@ impl Plan {
             "divergence of sdtt": self.divergence,
             "spacing of sdtt": self.spacing,
             "latents of di4c": self.latents,
+            "law follows a held target": self.follow,
             "law counts steps by": self.power,
         })
     }
