@@ -96,6 +96,8 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Latents a state in Di4C's losses.
     pub latents: usize,
+    /// Whether law matching takes the law of noised data from the denoiser, and does not learn it too.
+    pub trust: bool,
     /// Steps count `(r - t)^-power` in what law matching makes small.
     pub power: f64,
 }
@@ -133,6 +135,7 @@ impl Plan {
             divergence: Divergence::default(),
             spacing: Spacing::default(),
             latents: 8,
+            trust: false,
             power: law::POWER,
         }
     }
@@ -175,6 +178,13 @@ impl Plan {
                 return refuse(format!(
                     "{}: with masks all sequences begin alike, and the first step draws every \
                      coordinate independently whatever it learns; give it a latent, as in di4c+law",
+                    combination.name()
+                ));
+            }
+            if self.trust && law && carried {
+                return refuse(format!(
+                    "{}: a denoiser with a latent knows the law of noised data only over all its \
+                     values; leave out --trust",
                     combination.name()
                 ));
             }
@@ -233,6 +243,7 @@ impl Plan {
             "divergence of sdtt": self.divergence,
             "spacing of sdtt": self.spacing,
             "latents of di4c": self.latents,
+            "law trusts the denoiser": self.trust,
             "law counts steps by": self.power,
         })
     }
