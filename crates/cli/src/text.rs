@@ -39,7 +39,7 @@ pub struct Args {
           value_delimiter = ',', default_value = "linear")]
     methods: Vec<Method>,
     /// Token shards made by `fewstep data`, of few symbols; without them, the built-in language
-    #[arg(long, conflicts_with_all = ["symbols", "states"])]
+    #[arg(long, conflicts_with_all = ["symbols", "states", "language", "transition", "emission"])]
     data: Option<PathBuf>,
     /// Seeds of trainings and draws
     #[arg(long, value_delimiter = ',', default_value = "0")]
@@ -68,6 +68,15 @@ pub struct Args {
     /// Its hidden states
     #[arg(long)]
     states: Option<usize>,
+    /// Which language
+    #[arg(long)]
+    language: Option<u64>,
+    /// How varied its next state is given a state: the sum of a row's Dirichlet parameters
+    #[arg(long, value_parser = parse::positive)]
+    transition: Option<f64>,
+    /// How varied a state's symbol is, likewise
+    #[arg(long, value_parser = parse::positive)]
+    emission: Option<f64>,
     /// Positions of a sequence
     #[arg(long)]
     length: Option<usize>,
@@ -102,9 +111,16 @@ impl Args {
         }
         plan.samples = self.samples.unwrap_or(plan.samples);
         if let Data::Language {
-            symbols, states, ..
+            symbols,
+            states,
+            seed,
+            transition,
+            emission,
         } = &mut plan.data
         {
+            *seed = self.language.unwrap_or(*seed);
+            *transition = self.transition.unwrap_or(*transition);
+            *emission = self.emission.unwrap_or(*emission);
             *symbols = self.symbols.unwrap_or(*symbols);
             *states = self.states.unwrap_or(*states);
         }

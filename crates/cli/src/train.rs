@@ -15,6 +15,7 @@ use fewstep::{
 use crate::{
     Failure,
     methods::{self, DivergenceName, SpacingName},
+    parse,
     progress::Progress,
 };
 
@@ -126,7 +127,7 @@ pub struct TrainArgs {
     chain: ChainName,
     /// The run or checkpoint to start from: its weights, its sizes and, unless --data is given, its data.
     /// A masked denoiser so learns masks among noise (ReDi's first round on images)
-    #[arg(long, conflicts_with_all = ["symbols", "states", "language", "length", "width", "blocks", "heads", "prediction"])]
+    #[arg(long, conflicts_with_all = ["symbols", "states", "language", "transition", "emission", "length", "width", "blocks", "heads", "prediction"])]
     from: Option<PathBuf>,
     /// Token shards made by `fewstep data`, of text or of pictures, or a directory of `fewstep tokenizer`;
     /// without them, the built-in language
@@ -144,6 +145,12 @@ pub struct TrainArgs {
     /// Which built-in language
     #[arg(long, default_value_t = 0, conflicts_with = "data")]
     language: u64,
+    /// How varied its next state is given a state: the sum of a row's Dirichlet parameters
+    #[arg(long, default_value_t = 0.5, value_parser = parse::positive, conflicts_with = "data")]
+    transition: f64,
+    /// How varied a state's symbol is, likewise
+    #[arg(long, default_value_t = 2.0, value_parser = parse::positive, conflicts_with = "data")]
+    emission: f64,
     /// On the masked chain: train at MaskGIT's mask ratios, arccos(u)/(pi/2), all masked coordinates alike
     #[arg(long)]
     arccos: bool,
@@ -415,6 +422,8 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
             symbols: args.symbols,
             states: args.states,
             seed: args.language,
+            transition: args.transition,
+            emission: args.emission,
         },
     };
     let corpus = Corpus::open(&data).map_err(|e| Failure::Usage(e.to_string()))?;

@@ -383,6 +383,8 @@ fn labels_in_turn_leave_some_unsaid() {
         symbols: 5,
         states: 2,
         seed: 0,
+        transition: 0.5,
+        emission: 2.0,
     };
     assert!(Corpus::open(&text).unwrap().labels_in_turn().is_empty());
 }

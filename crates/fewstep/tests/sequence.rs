@@ -284,6 +284,8 @@ fn setting(chain: Chain) -> Setting {
             symbols: 7,
             states: 3,
             seed: 0,
+            transition: 0.5,
+            emission: 2.0,
         },
         sizes: Sizes {
             length: 12,

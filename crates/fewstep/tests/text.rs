@@ -31,6 +31,8 @@ fn plan() -> Plan {
             symbols: 6,
             states: 3,
             seed: 0,
+            transition: 0.5,
+            emission: 2.0,
         },
         sizes: Sizes {
             length: 8,
@@ -92,12 +94,13 @@ fn an_experiment_that_is_stopped_again_and_again_finds_the_same() {
     let bounds = |f: &text::Findings| f.trainings.iter().map(|t| t.bound).collect::<Vec<f64>>();
     assert_eq!(bounds(&found), bounds(&whole));
 
-    // Two temperatures at few steps and one at 32; as many for each gain of an acceleration.
+    // Two temperatures at few steps and one at 32; as many for each gain of a correction that is not
+    // zero in theory.
     assert_eq!(of(&whole.points, "uniform", "base").len(), 5);
     assert_eq!(of(&whole.points, "uniform", "exact").len(), 3);
-    for chain in ["uniform", "uniform-state"] {
+    for (chain, gains) in [("uniform", 2), ("uniform-state", 1)] {
         for method in ["linear", "paper"] {
-            assert_eq!(of(&whole.points, chain, method).len(), 2 * 4 + 1);
+            assert_eq!(of(&whole.points, chain, method).len(), gains * 4 + 1);
         }
         // A student has no correction to multiply.
         assert_eq!(of(&whole.points, chain, "sdtt").len(), 5);

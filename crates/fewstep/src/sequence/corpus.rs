@@ -2,7 +2,7 @@
 
 use fewstep_ctmc::{
     Language,
-    language::Fit,
+    language::{Concentration, Fit},
     random::{Key, Purpose, index, uniform},
 };
 use fewstep_nn::dit::Positions;
@@ -56,9 +56,16 @@ impl Corpus {
                 symbols,
                 states,
                 seed,
-            } => Ok(Self::Language(Language::default_with(
-                *symbols, *states, *seed,
-            )?)),
+                transition,
+                emission,
+            } => {
+                let concentration = Concentration {
+                    transition: *transition,
+                    emission: *emission,
+                };
+                let language = Language::random(*symbols, *states, *seed, concentration)?;
+                Ok(Self::Language(language))
+            }
             Data::Figures => Ok(Self::Figures(Box::default(), None)),
             Data::Shards(dir) => Ok(match Coder::of_figures(dir)? {
                 Some(coder) => {

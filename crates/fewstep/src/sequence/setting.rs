@@ -3,7 +3,7 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
-use fewstep_ctmc::{Path, Process, Schedule, Source};
+use fewstep_ctmc::{Path, Process, Schedule, Source, language::Concentration};
 use fewstep_nn::{
     checkpoint,
     dit::{Config, Positions, Sight, Step, TimeInput},
@@ -102,6 +102,12 @@ pub enum Data {
         states: usize,
         /// Which one.
         seed: u64,
+        /// How varied the next state is given a state.
+        #[serde(default = "transition", skip_serializing_if = "is_transition")]
+        transition: f64,
+        /// How varied the symbol is given a state.
+        #[serde(default = "emission", skip_serializing_if = "is_emission")]
+        emission: f64,
     },
     /// The built-in pictures.
     Figures,
@@ -115,6 +121,22 @@ pub enum Data {
         /// The tokenizer.
         tokenizer: Option<String>,
     },
+}
+
+fn transition() -> f64 {
+    Concentration::default().transition
+}
+
+fn emission() -> f64 {
+    Concentration::default().emission
+}
+
+fn is_transition(value: &f64) -> bool {
+    *value == transition()
+}
+
+fn is_emission(value: &f64) -> bool {
+    *value == emission()
 }
 
 /// The sizes of the network.

@@ -287,8 +287,9 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// The ways a method is sampled in.
-    fn ways(&self, method: &str) -> Vec<Way> {
+    /// The ways a method is sampled in. Gains other than the first are for chains whose exact
+    /// correction is not zero: on the others they would multiply what is left of a training's noise.
+    fn ways(&self, chain: Chain, method: &str) -> Vec<Way> {
         let plan = &self.plan;
         let mut ways = Vec::new();
         for &k in &plan.steps {
@@ -300,7 +301,8 @@ impl Experiment<'_> {
                 (_, false) => &plan.many_temperatures[..1],
             };
             let corrected = matches!(method, "linear" | "paper");
-            let gains = match (corrected, few) {
+            let real = matches!(chain, Chain::Uniform | Chain::StochasticMask);
+            let gains = match (corrected, few && real) {
                 (false, _) => &[1.0][..],
                 (_, true) => &plan.gains,
                 (_, false) => &plan.gains[..1],
@@ -369,7 +371,11 @@ impl Experiment<'_> {
     ) -> Result<bool, RunError> {
         let of = (chain.name(), method);
         let missing = |way: &Way| !self.has(of, seed, *way);
-        let ways: Vec<Way> = self.ways(method).into_iter().filter(missing).collect();
+        let ways: Vec<Way> = self
+            .ways(chain, method)
+            .into_iter()
+            .filter(missing)
+            .collect();
         if ways.is_empty() {
             return Ok(true);
         }
@@ -422,8 +428,11 @@ impl Experiment<'_> {
                 symbols,
                 states,
                 seed,
+                transition,
+                emission,
             } => format!(
-                "built-in language {seed} over {symbols} symbols with {states} hidden states"
+                "built-in language {seed} over {symbols} symbols with {states} hidden states \
+                 (transition {transition}, emission {emission})"
             ),
             Data::Shards(dir) => format!("the data in {}", dir.display()),
             Data::Figures => "the built-in pictures".into(),

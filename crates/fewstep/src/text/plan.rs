@@ -137,7 +137,8 @@ pub struct Plan {
     pub temperatures: Vec<f64>,
     /// Temperatures beyond; of an acceleration, the first.
     pub many_temperatures: Vec<f64>,
-    /// Gains on the correction up to [`FEW`] steps; beyond, the first.
+    /// Gains on the correction up to [`FEW`] steps, on chains where the exact one is not zero; beyond,
+    /// and on others, the first.
     pub gains: Vec<f64>,
     /// Sequences behind each point.
     pub samples: usize,
@@ -149,8 +150,8 @@ impl Plan {
     /// not what the denoiser lacks.
     pub fn tiny() -> Self {
         let base = Optimization {
-            steps: 3000,
-            batch: 16,
+            steps: 2000,
+            batch: 64,
             rate: 4e-3,
             warmup: 100,
             ema: 0.999,
@@ -166,10 +167,12 @@ impl Plan {
                 symbols: 64,
                 states: 8,
                 seed: 0,
+                transition: 0.5,
+                emission: 2.0,
             },
             sizes: Sizes {
                 length: 64,
-                width: 128,
+                width: 64,
                 blocks: 3,
                 heads: 4,
             },
@@ -383,7 +386,7 @@ mod tests {
                 });
             each.sum()
         };
-        let given = o.steps * o.batch as u64 * 6;
+        let given = o.steps * o.batch as u64 * plan.average(Target::Linear).cost();
         for method in Method::all() {
             let spent = cost(method);
             let a_step = plan.rounds(method, Chain::Uniform)[0].0.cost();
