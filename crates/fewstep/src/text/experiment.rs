@@ -428,9 +428,11 @@ impl Experiment<'_> {
                 symbols,
                 states,
                 seed,
-                ..
+                transition,
+                emission,
             } => format!(
-                "built-in language {seed} over {symbols} symbols with {states} hidden states"
+                "built-in language {seed} over {symbols} symbols with {states} hidden states \
+                 (transition {transition}, emission {emission})"
             ),
             Data::Shards(dir) => format!("the data in {}", dir.display()),
             Data::Figures => "the built-in pictures".into(),
