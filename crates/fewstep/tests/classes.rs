@@ -319,7 +319,7 @@ fn law_step<K: Learner<f64>, C: Learner<f64>>(
     let found = law::step(
         (&kernel, &conditionals),
         (&examples, side),
-        (path, law::POWER, None),
+        (path, law::POWER),
         address,
         &mut law::Passes::default(),
         (&mut into(&mut first), &mut into(&mut second)),
