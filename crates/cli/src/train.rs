@@ -11,6 +11,7 @@ use fewstep::{
         Optimization, Optimizer, Outcome, Pairs, Prediction, Setting, Sizes, Target, Trainer,
     },
 };
+use fewstep_ctmc::language::Concentration;
 
 use crate::{
     Failure,
@@ -146,10 +147,10 @@ pub struct TrainArgs {
     #[arg(long, default_value_t = 0, conflicts_with = "data")]
     language: u64,
     /// How varied its next state is given a state: the sum of a row's Dirichlet parameters
-    #[arg(long, default_value_t = 0.5, value_parser = parse::positive, conflicts_with = "data")]
+    #[arg(long, default_value_t = Concentration::default().transition, value_parser = parse::positive, conflicts_with = "data")]
     transition: f64,
     /// How varied a state's symbol is, likewise
-    #[arg(long, default_value_t = 2.0, value_parser = parse::positive, conflicts_with = "data")]
+    #[arg(long, default_value_t = Concentration::default().emission, value_parser = parse::positive, conflicts_with = "data")]
     emission: f64,
     /// On the masked chain: train at MaskGIT's mask ratios, arccos(u)/(pi/2), all masked coordinates alike
     #[arg(long)]

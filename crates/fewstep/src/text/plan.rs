@@ -2,6 +2,7 @@
 
 use std::path::Path as FilePath;
 
+use fewstep_ctmc::language::Concentration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -149,6 +150,7 @@ impl Plan {
     /// that a small network comes close to the exact denoiser, and what is seen is what few steps do and
     /// not what the denoiser lacks.
     pub fn tiny() -> Self {
+        let varied = Concentration::default();
         let base = Optimization {
             steps: 2000,
             batch: 64,
@@ -167,8 +169,8 @@ impl Plan {
                 symbols: 64,
                 states: 8,
                 seed: 0,
-                transition: 0.5,
-                emission: 2.0,
+                transition: varied.transition,
+                emission: varied.emission,
             },
             sizes: Sizes {
                 length: 64,
