@@ -13,10 +13,14 @@
 //! `c' = (1 - alpha)/S`, to `p_t(x^{d -> z})/p_t(x)`, and that is this very ratio of
 //! `m(y) = p(y | x^{\d})`. The same `m` makes DUO's ancestral step the exactly averaged bridge of eq.
 //! duo-U; taken for the posterior, it does not (test in `ctmc/src/duo.rs`).
+//!
+//! A network that is told where a step ends gives the average of the first factor over it. On the
+//! mixture path the own state moves in a step even if the others do not; that is known in closed form
+//! too ([`OwnStep`]), and a correction has to learn only what remains.
 
 use std::ops::Range;
 
-use fewstep_ctmc::{Path, Schedule};
+use fewstep_ctmc::{OwnStep, Path, Process, Schedule, own::Told};
 use fewstep_nn::{
     Adaptation, Batch, Column, Gradient, Learner, Logits, Network, Real, Rows, Soft, Soften, Want,
     by_rows,
@@ -42,6 +46,8 @@ pub struct Denoiser<N> {
     /// Where the own state is multiplied in: the schedule, one over the probability of a noise symbol,
     /// and the data symbols, beyond which a state says nothing.
     own: Option<(Schedule, f64, usize)>,
+    /// Whether a coordinate is drawn again within a step, so that its own state moves.
+    redrawn: bool,
     /// State symbols. What a network knows beyond them, as classes, it never predicts.
     symbols: usize,
 }
@@ -53,8 +59,17 @@ pub struct Pass<P> {
     x: Vec<usize>,
     /// Data symbols: a mask says nothing of itself.
     symbols: usize,
-    /// The logit of the own state and its derivative in `t`, for each sequence.
-    own: Vec<(f64, f64)>,
+    /// What the own state says, for each sequence.
+    own: Vec<Own>,
+}
+
+/// What the own state of a coordinate says.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    /// At a time: its logit and the derivative in `t`.
+    Rest(f64, f64),
+    /// Over a step.
+    Step(OwnStep),
 }
 
 impl<N> Denoiser<N> {
@@ -67,10 +82,14 @@ impl<N> Denoiser<N> {
         Self {
             network,
             own,
+            redrawn: matches!(path.process(), Process::Mixture(_)),
             symbols: path.state_symbols(),
         }
     }
 }
+
+/// A step shorter than this is none.
+const EMPTY: f64 = 1e-9;
 
 impl<N> Denoiser<N> {
     /// Keeps what the own states of a batch say.
@@ -80,7 +99,13 @@ impl<N> Denoiser<N> {
         if let Some((schedule, s, symbols)) = self.own {
             pass.x.extend_from_slice(batch.x);
             pass.symbols = symbols;
-            let each = batch.t.iter().map(|&t| own_logit((schedule, s), t));
+            let each = batch.t.iter().zip(batch.r).map(|(&t, &r)| {
+                if self.redrawn && r - t > EMPTY {
+                    return Own::Step(OwnStep::new(schedule, s, t, r));
+                }
+                let (logit, slope) = own_logit((schedule, s), t);
+                Own::Rest(logit, slope)
+            });
             pass.own.extend(each);
         }
     }
@@ -110,49 +135,73 @@ impl<P> Pass<P> {
         &mut self.inner
     }
 
-    /// Adds the own states to the logits of a row.
-    fn add<T: Real>(&self, row: usize, value: &mut [T], tangent: &mut [T]) {
-        let Some(length) = self.x.len().checked_div(self.own.len()) else {
-            return;
-        };
-        let (symbol, (logit, slope)) = (self.x[row], self.own[row / length]);
-        if symbol >= self.symbols {
-            return;
-        }
-        value[symbol] += T::of(logit);
-        if !tangent.is_empty() {
-            tangent[symbol] += T::of(slope);
+    /// Puts what the own state says into the logits of a row; the answer leads a gradient back.
+    fn inform<T: Real>(&self, row: usize, value: &mut [T], tangent: &mut [T]) -> Option<Told> {
+        let length = self.x.len().checked_div(self.own.len())?;
+        let shown = Some(self.x[row]).filter(|&x| x < self.symbols);
+        match (self.own[row / length], shown) {
+            (Own::Rest(..), None) => None,
+            (Own::Rest(logit, slope), Some(x)) => {
+                value[x] += T::of(logit);
+                if let Some(d) = tangent.get_mut(x) {
+                    *d += T::of(slope);
+                }
+                None
+            }
+            (Own::Step(step), shown) => {
+                let (mut wide, mut moving) = (widen(value), widen(tangent));
+                let told = step.tell(&mut wide, &mut moving, shown);
+                narrow(&wide, value);
+                narrow(&moving, tangent);
+                Some(told)
+            }
         }
     }
 }
 
-/// The consumer of a denoiser's logits from one of a network's.
+fn widen<T: Real>(row: &[T]) -> Vec<f64> {
+    row.iter().map(|v| v.widen()).collect()
+}
+
+fn narrow<T: Real>(row: &[f64], out: &mut [T]) {
+    for (out, v) in out.iter_mut().zip(row) {
+        *out = T::of(*v);
+    }
+}
+
+/// The consumer of a denoiser's logits from one of a network's. What it leaves of them is a gradient if
+/// they are on the way `back`.
 fn informed<T: Real, P: Sync, R>(
-    (rows, symbols): (&[usize], usize),
+    (rows, symbols, back): (&[usize], usize, bool),
     (pass, others): (&Pass<P>, &[&Pass<P>]),
     consumer: impl Fn(usize, Logits<T>) -> R + Sync,
 ) -> impl Fn(usize, Logits<T>) -> R + Sync {
     move |at, logits| {
-        let mut logits = logits;
-        pass.add(rows[at], logits.value, logits.tangent);
-        for (other, row) in others.iter().zip(&mut logits.others) {
-            other.add(rows[at], row, &mut []);
-        }
-        let (value, beyond) = logits.value.split_at_mut(symbols.min(logits.value.len()));
-        let tangent = symbols.min(logits.tangent.len());
-        let predicted = Logits {
+        let Logits {
             value,
-            tangent: &mut logits.tangent[..tangent],
-            others: logits
-                .others
-                .into_iter()
-                .map(|row| {
-                    let predicted = symbols.min(row.len());
-                    &mut row[..predicted]
-                })
-                .collect(),
+            tangent,
+            others: elsewhere,
+        } = logits;
+        let (value, beyond) = value.split_at_mut(symbols.min(value.len()));
+        let (tangent, _) = tangent.split_at_mut(symbols.min(tangent.len()));
+        let told = pass.inform(rows[at], value, tangent);
+        let elsewhere = elsewhere.into_iter().zip(others).map(|(row, other)| {
+            let predicted = symbols.min(row.len());
+            let row = &mut row[..predicted];
+            other.inform(rows[at], row, &mut []);
+            row
+        });
+        let predicted = Logits {
+            value: &mut *value,
+            tangent,
+            others: elsewhere.collect(),
         };
         let answer = consumer(at, predicted);
+        if let Some(told) = told.filter(|_| back) {
+            let mut gradient = widen(value);
+            told.back(&mut gradient);
+            narrow(&gradient, value);
+        }
         beyond.fill(T::of(0.0));
         answer
     }
@@ -185,7 +234,8 @@ impl<T: Real, N: Network<T>> Network<T> for Denoiser<N> {
         rows: Rows<Self::Pass>,
         consumer: impl Fn(usize, Logits<T>) -> R + Sync,
     ) -> Vec<R> {
-        let consumer = informed((rows.rows, self.symbols), (pass, &rows.others), consumer);
+        let about = (rows.rows, self.symbols, false);
+        let consumer = informed(about, (pass, &rows.others), consumer);
         self.network.visit(&pass.inner, inner(&rows), consumer)
     }
 }
@@ -211,7 +261,8 @@ impl<T: Real, N: Learner<T>> Learner<T> for Denoiser<N> {
         gradient: &mut Gradient<T>,
     ) -> Vec<R> {
         let mut evaluated = std::mem::take(&mut pass.inner);
-        let consumer = informed((rows.rows, self.symbols), (&*pass, &rows.others), consumer);
+        let about = (rows.rows, self.symbols, true);
+        let consumer = informed(about, (&*pass, &rows.others), consumer);
         let answers = self
             .network
             .descend(&mut evaluated, inner(&rows), consumer, gradient);
