@@ -13,7 +13,7 @@ use fewstep::{
     },
 };
 use fewstep_ctmc::{
-    Path, Process, Schedule, Source, duo,
+    Language, OwnStep, Path, Process, Schedule, Source, duo,
     random::{Key, Purpose, index, quantile, uniform},
 };
 use fewstep_nn::{
@@ -104,7 +104,15 @@ fn table<N: Network<f64>>(network: &N, batch: Batch, tangent: bool) -> (Vec<f64>
     (p.concat(), d.concat())
 }
 
-fn agrees<N: Learner<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Adaptation) {
+/// Probabilities with other symbols shown and the network's word held, if they are others.
+type Held<'a> = &'a dyn Fn(Batch, &[usize]) -> Option<Vec<f64>>;
+
+fn agrees<N: Learner<f64>>(
+    path: &Path,
+    (network, frozen): (&N, &N),
+    adaptation: Adaptation,
+    held: Held,
+) {
     let (x1, pairs) = data();
     for number in 0..6 {
         let examples = Examples::corrupt(path, &x1, &pairs, (SEED, number));
@@ -138,6 +146,7 @@ fn agrees<N: Learner<f64>>(path: &Path, network: &N, frozen: &N, adaptation: Ada
                 (plain, adaptation),
                 &examples,
                 (number, draws),
+                &held,
             );
             assert!(
                 (value - want).abs() < 1e-10 * (1.0 + want.abs()),
@@ -160,6 +169,7 @@ fn by_rows<N: Learner<f64>>(
     (objective, adaptation): (Objective, Adaptation),
     examples: &Examples,
     (number, draws): (u64, usize),
+    held: impl Fn(Batch, &[usize]) -> Option<Vec<f64>>,
 ) -> (f64, Vec<f64>) {
     let jump_key = Key::new(SEED, Purpose::Jump);
     let masked = path.mask().is_some();
@@ -179,6 +189,7 @@ fn by_rows<N: Learner<f64>>(
         for (d, &s) in target.iter().enumerate() {
             label[d * SYMBOLS + s] = 1.0;
         }
+        let held = held(batch, target).unwrap_or_else(|| p.clone());
         let mut gamma = vec![0.0; p.len()];
         let (mut objective, mut scale) = (objective, 1.0 / examples.x.len() as f64);
         if pair.r > pair.t {
@@ -187,7 +198,10 @@ fn by_rows<N: Learner<f64>>(
             for _ in 0..draws {
                 let e = hidden[index(&mut rng, hidden.len())];
                 let level = uniform(&mut rng);
-                let s = quantile(&posterior[e * SYMBOLS..(e + 1) * SYMBOLS], level);
+                let s = match objective {
+                    Objective::Linear => target[e],
+                    _ => quantile(&posterior[e * SYMBOLS..(e + 1) * SYMBOLS], level),
+                };
                 let mut jumped = x.to_vec();
                 jumped[e] = s;
                 let after = Batch {
@@ -196,10 +210,15 @@ fn by_rows<N: Learner<f64>>(
                 };
                 let (q, _) = table(network, after, false);
                 for k in (0..p.len()).filter(|k| !masked || k / SYMBOLS != e) {
-                    gamma[k] += hidden.len() as f64 * (q[k] - p[k]) / draws as f64;
+                    let own = objective == Objective::Linear && k / SYMBOLS == e;
+                    let from = if own { held[k] } else { p[k] };
+                    gamma[k] += hidden.len() as f64 * (q[k] - from) / draws as f64;
                 }
             }
             for k in 0..p.len() {
+                if objective == Objective::Linear {
+                    gamma[k] += held[k] - p[k];
+                }
                 gamma[k] += match (masked, objective) {
                     (true, _) => 0.0,
                     (false, Objective::Linear) => p[k] - label[k],
@@ -261,9 +280,133 @@ fn a_step_of_the_transformer_is_the_row_objective() {
             (correction, Adaptation::Head),
         ] {
             let (network, frozen) = (dit(&path, step, 0.0), dit(&path, step, 0.4));
-            agrees(&path, &network, &frozen, adaptation);
+            agrees(&path, (&network, &frozen), adaptation, &|_, _| None);
+            let plain = network.clone();
+            let held = |batch: Batch, shown: &[usize]| {
+                let noise = path.mask().is_none().then(|| path.source(0, 0).recip())?;
+                let (m, _) = table(&plain, batch, false);
+                let each = m.chunks(SYMBOLS).zip(shown).flat_map(|(m, &x)| {
+                    let mut logits: Vec<f64> = m.iter().map(|m| m.ln()).collect();
+                    if batch.r[0] > batch.t[0] {
+                        let step = OwnStep::new(Schedule::Linear, noise, batch.t[0], batch.r[0]);
+                        step.tell(&mut logits, &mut [], Some(x));
+                    }
+                    softmax::forward(&logits, SYMBOLS, 1.0)
+                });
+                Some(each.collect())
+            };
             let meant = |network| Denoiser::new(network, Prediction::Others, &path);
-            agrees(&path, &meant(network), &meant(frozen), adaptation);
+            agrees(&path, (&meant(network), &meant(frozen)), adaptation, &held);
+        }
+    }
+}
+
+/// Over all data behind a state and all coordinates to jump, the linear target's gradient is that of the
+/// identity with its transport term summed out, whatever the network; also where the own state is taken out
+/// of the jump.
+#[test]
+fn the_linear_target_is_unbiased() {
+    let path = path(Source::Uniform);
+    let language = Language::default_with(SYMBOLS, 3, 4).unwrap();
+    let network = dit(&path, Step::Correction { width: 6 }, 0.3);
+    let (x, pair) = ([2, 4], Pair::new(Schedule::Linear, 0.3, 0.6));
+    let mut law = vec![0.0; 2 * SYMBOLS];
+    language.denoise(&path, path.schedule().level(pair.t), &x, &mut law);
+    for prediction in [Prediction::Posterior, Prediction::Others] {
+        let network = Denoiser::new(network.clone(), prediction, &path);
+        let (t, r) = ([pair.t], [pair.r]);
+        let batch = Batch {
+            x: &x,
+            t: &t,
+            r: &r,
+        };
+        let (p, dp) = table(&network, batch, true);
+        let mut gamma: Vec<f64> = p.iter().zip(&law).map(|(p, q)| p - q).collect();
+        for (k, law) in law.iter().enumerate() {
+            let mut jumped = x;
+            jumped[k / SYMBOLS] = k % SYMBOLS;
+            let (q, _) = table(
+                &network,
+                Batch {
+                    x: &jumped,
+                    ..batch
+                },
+                false,
+            );
+            let each = gamma.iter_mut().zip(q.iter().zip(&p));
+            each.for_each(|(gamma, (q, p))| *gamma += law * (q - p));
+        }
+        let factor = (pair.t - pair.r) * pair.mu / pair.lambda;
+        let weight = pair.lambda * (1.0 - pair.t) / 2.0;
+        let wanted: Vec<f64> = (0..p.len())
+            .map(|k| weight * (p[k] + factor * (dp[k] + pair.lambda * gamma[k]) - law[k]))
+            .collect();
+        let mut pass = Default::default();
+        let want = Want {
+            back: Some(Adaptation::Full),
+            ..Want::default()
+        };
+        network.evaluate(batch, want, &mut pass);
+        let mut exact = vec![0.0; network.parameters().len()];
+        let mut slots = Gradient {
+            data: &mut exact,
+            adaptation: Adaptation::Full,
+            accumulate: false,
+        };
+        let give = |at: usize, logits: fewstep_nn::Logits<f64>| {
+            logits
+                .value
+                .copy_from_slice(&wanted[at * SYMBOLS..(at + 1) * SYMBOLS]);
+        };
+        network.descend(&mut pass, Rows::plain(&[0, 1]), give, &mut slots);
+        network.backward(&mut pass, &mut slots);
+
+        let key = Key::new(SEED, Purpose::Jump);
+        let numbers = [0, 1].map(|e| {
+            let jumps = |n: &u64| index(&mut key.at(*n, 0), 2) == e;
+            (0..).find(jumps).unwrap()
+        });
+        let mut mean = vec![0.0; exact.len()];
+        let mut total = 0.0;
+        let level = path.schedule().level(pair.t);
+        for x1 in (0..SYMBOLS * SYMBOLS).map(|i| [i / SYMBOLS, i % SYMBOLS]) {
+            let likely = |d: usize| path.likelihood_at(level, d, x[d], x1[d]);
+            let joint = language.log_likelihood(&x1).exp() * likely(0) * likely(1);
+            total += joint;
+            for number in numbers {
+                let mut examples = Examples::corrupt(&path, &x1, &[pair], (SEED, number));
+                examples.x.copy_from_slice(&x);
+                let mut gradient = vec![0.0; exact.len()];
+                let mut slots = Gradient {
+                    data: &mut gradient,
+                    adaptation: Adaptation::Full,
+                    accumulate: false,
+                };
+                let method = Method {
+                    loss: Loss::Linear,
+                    draws: 1,
+                };
+                let networks = (&network, &network);
+                let what = (&path, method);
+                let passes = &mut Passes::default();
+                average::step(
+                    networks,
+                    &examples,
+                    what,
+                    (SEED, number),
+                    passes,
+                    &mut slots,
+                );
+                let each = mean.iter_mut().zip(&gradient);
+                each.for_each(|(mean, g)| *mean += joint / 2.0 * g);
+            }
+        }
+        for (mean, exact) in mean.iter().zip(&exact) {
+            let mean = mean / total;
+            assert!(
+                (mean - exact).abs() < 1e-12,
+                "{prediction:?}: {mean}, {exact}"
+            );
         }
     }
 }
@@ -273,7 +416,7 @@ fn a_step_of_the_perceptron_is_the_row_objective() {
     let sources = [Source::Masked, Source::STOCHASTIC_MASK, Source::Uniform];
     for path in sources.map(path) {
         let (network, frozen) = (perceptron(&path, 0.0), perceptron(&path, 0.4));
-        agrees(&path, &network, &frozen, Adaptation::Full);
+        agrees(&path, (&network, &frozen), Adaptation::Full, &|_, _| None);
     }
 }
 

@@ -126,6 +126,12 @@ pub trait Network<T: Real>: Sync {
     fn opposite(&self, batch: Batch, _pass: &Self::Pass, to: &mut Self::Pass) {
         self.evaluate(batch, Want::default(), to);
     }
+    /// Asks to be shown each row also as if its coordinate showed another symbol, `x [B, L]`, and what is
+    /// made of its surroundings stayed; gives whether that is so. The row then comes last of
+    /// [`Logits::others`]. Only where the own state has a part of its own in the logits is it another.
+    fn hold(&self, _pass: &mut Self::Pass, _x: &[usize]) -> bool {
+        false
+    }
     /// Shows logits and collects the answers in the order of the rows.
     fn visit<R: Send>(
         &self,

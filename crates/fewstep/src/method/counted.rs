@@ -69,6 +69,10 @@ impl<T: Real, N: Network<T>> Network<T> for Counted<N> {
         self.network.opposite(batch, &pass.inner, &mut to.inner);
     }
 
+    fn hold(&self, pass: &mut Self::Pass, x: &[usize]) -> bool {
+        self.network.hold(&mut pass.inner, x)
+    }
+
     fn visit<R: Send>(
         &self,
         pass: &Self::Pass,

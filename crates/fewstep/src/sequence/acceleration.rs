@@ -170,7 +170,8 @@ impl Accelerator {
     pub fn cost(&self) -> u64 {
         let back = 3;
         match self {
-            // The derivative, the frozen denoiser, and the network after each jump.
+            // The derivative, the frozen denoiser, and the network after each jump. The linear target does
+            // without the second on the mixture path; it is counted, so that no other method has less.
             Self::Dag(average) => back + 2 + average.draws as u64,
             // The denoiser, and the conditionals, in two directions, on what was drawn.
             Self::Law(matching) if matching.trust => back + 1 + 2 * back,

@@ -61,6 +61,8 @@ pub struct Pass<P> {
     symbols: usize,
     /// What the own state says, for each sequence.
     own: Vec<Own>,
+    /// Symbols that the coordinates could show instead, if they were asked for.
+    held: Vec<usize>,
 }
 
 /// What the own state of a coordinate says.
@@ -96,6 +98,7 @@ impl<N> Denoiser<N> {
     fn recall<P>(&self, batch: Batch, pass: &mut Pass<P>) {
         pass.x.clear();
         pass.own.clear();
+        pass.held.clear();
         if let Some((schedule, s, symbols)) = self.own {
             pass.x.extend_from_slice(batch.x);
             pass.symbols = symbols;
@@ -135,10 +138,15 @@ impl<P> Pass<P> {
         &mut self.inner
     }
 
-    /// Puts what the own state says into the logits of a row; the answer leads a gradient back.
-    fn inform<T: Real>(&self, row: usize, value: &mut [T], tangent: &mut [T]) -> Option<Told> {
+    /// Puts what the own state, of `x`, says into the logits of a row; the answer leads a gradient back.
+    fn inform<T: Real>(
+        &self,
+        (x, row): (&[usize], usize),
+        value: &mut [T],
+        tangent: &mut [T],
+    ) -> Option<Told> {
         let length = self.x.len().checked_div(self.own.len())?;
-        let shown = Some(self.x[row]).filter(|&x| x < self.symbols);
+        let shown = Some(x[row]).filter(|&x| x < self.symbols);
         match (self.own[row / length], shown) {
             (Own::Rest(..), None) => None,
             (Own::Rest(logit, slope), Some(x)) => {
@@ -184,17 +192,25 @@ fn informed<T: Real, P: Sync, R>(
         } = logits;
         let (value, beyond) = value.split_at_mut(symbols.min(value.len()));
         let (tangent, _) = tangent.split_at_mut(symbols.min(tangent.len()));
-        let told = pass.inform(rows[at], value, tangent);
+        let mut held = match pass.held.is_empty() {
+            true => Vec::new(),
+            false => value.to_vec(),
+        };
+        if !held.is_empty() {
+            pass.inform((&pass.held, rows[at]), &mut held, &mut []);
+        }
+        let told = pass.inform((&pass.x, rows[at]), value, tangent);
         let elsewhere = elsewhere.into_iter().zip(others).map(|(row, other)| {
             let predicted = symbols.min(row.len());
             let row = &mut row[..predicted];
-            other.inform(rows[at], row, &mut []);
+            other.inform((&other.x, rows[at]), row, &mut []);
             row
         });
+        let held = Some(&mut held[..]).filter(|row| !row.is_empty());
         let predicted = Logits {
             value: &mut *value,
             tangent,
-            others: elsewhere.collect(),
+            others: elsewhere.chain(held).collect(),
         };
         let answer = consumer(at, predicted);
         if let Some(told) = told.filter(|_| back) {
@@ -226,6 +242,14 @@ impl<T: Real, N: Network<T>> Network<T> for Denoiser<N> {
     fn evaluate(&self, batch: Batch, want: Want, pass: &mut Self::Pass) {
         self.recall(batch, pass);
         self.network.evaluate(batch, want, &mut pass.inner);
+    }
+
+    fn hold(&self, pass: &mut Self::Pass, x: &[usize]) -> bool {
+        pass.held.clear();
+        if self.own.is_some() {
+            pass.held.extend_from_slice(x);
+        }
+        self.own.is_some()
     }
 
     fn visit<R: Send>(

@@ -42,7 +42,7 @@ const EXACT_BATCH: usize = 256;
 const MARGINAL_STEPS: usize = 8;
 const SIMULATION: Simulation = Simulation {
     states: 6,
-    trajectories: 256,
+    trajectories: 1024,
     parts: 24,
 };
 /// Sequences that the entropy of the language is measured on.

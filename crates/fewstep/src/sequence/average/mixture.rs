@@ -10,6 +10,10 @@ pub struct Coordinate<'a> {
     pub pair: &'a Pair,
     /// `D`, or `|M| 1[e != d]`, over the number of draws, for each jump.
     pub jumps: Vec<f64>,
+    /// Whether this coordinate is the one that jumps, for each jump.
+    pub mine: Vec<bool>,
+    /// Whether the row with `x_1` for the own state, all else held, comes after those of the jumps.
+    pub held: bool,
     /// Whether all coordinates take part, and not those alone that are masked.
     pub all: bool,
     /// `x_t`, where it is a symbol that can be predicted.
@@ -91,6 +95,11 @@ impl Coordinate<'_> {
     /// The cross-entropy against `delta_{x_1} - shift`, with `delta_{x_1}` for `p_{1|t}` in the
     /// shift too. A masked coordinate weighs `lambda_t`, of which there are `1 - kappa_t`; where
     /// all take part, each weighs that product.
+    ///
+    /// One jump in `D` is the coordinate's own; it changes the most and weighs `D`, and is most of the
+    /// estimator's noise. Where the own state has a part of its own, `p~(. | x) = F(m(x), x^d)`, that part
+    /// is taken out of the draw: `F(m(x), x_1^d) - F(m(x), x^d)` always, with weight one, and
+    /// `F(m(x'), x_1^d) - F(m(x), x_1^d)` for `x' = x^{d -> x_1^d}` where it is this coordinate that jumps.
     pub fn linear<T: Real>(&self, path: &Path, logits: Logits<T>) -> f64 {
         let Logits {
             value,
@@ -110,15 +119,26 @@ impl Coordinate<'_> {
             softmax::in_place(other);
         });
         let (mean, weight_t) = (T::of(softmax::mean(value, tangent)), T::of(weight));
+        let held = match self.held {
+            true => others.pop(),
+            false => None,
+        };
         let (along, stay) = (T::of(factor), T::of(own));
         for (v, d) in value.iter().zip(tangent.iter_mut()) {
             *d = along * *v * (*d - mean) + stay * *v;
         }
-        for (other, jumps) in others.iter().zip(&self.jumps) {
-            let across = T::of(factor * lambda * jumps);
-            for ((v, d), o) in value.iter().zip(tangent.iter_mut()).zip(other.iter()) {
-                *d += across * (*o - *v);
+        let mut add = |weight: f64, to: &[T], from: &[T]| {
+            let across = T::of(factor * lambda * weight);
+            for (d, (to, from)) in tangent.iter_mut().zip(to.iter().zip(from)) {
+                *d += across * (*to - *from);
             }
+        };
+        for ((other, jumps), mine) in others.iter().zip(&self.jumps).zip(&self.mine) {
+            let from = held.as_deref().filter(|_| *mine).unwrap_or(value);
+            add(*jumps, other, from);
+        }
+        if let Some(held) = &held {
+            add(1.0, held, value);
         }
         for (v, d) in value.iter_mut().zip(tangent.iter()) {
             *v = weight_t * (*v + *d);

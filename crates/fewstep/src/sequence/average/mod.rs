@@ -4,8 +4,9 @@
 //!
 //! 1. the network on `x_t`, with `d/dt` for the sequences whose step is not empty (at `r = t` there
 //!    is nothing to correct), kept for the way back: the primal of the derivative is the main pass;
-//! 2. the frozen denoiser on those sequences, its head at the coordinates `e` that jump, for the
-//!    jumps `s ~ nu^e`: on the mixture path `s ~ p_{1|t}(. | x_t)`;
+//! 2. for the paper's losses and on the uniform-state process, the frozen denoiser on those sequences, its
+//!    head at the coordinates `e` that jump, for the jumps `s ~ nu^e`: on the mixture path
+//!    `s ~ p_{1|t}(. | x_t)`;
 //! 3. the network on each `x_t^{e -> s}`;
 //! 4. the head once, on the coordinates that can move, with all rows of logits side by side, where
 //!    the loss and its gradient are formed, and the way back.
@@ -19,8 +20,9 @@
 //!
 //! [`Loss::Shifted`] is eq. loss-general, on the masked path eq. loss-masked: it needs the column of
 //! `x_1` and that of `x_t`. [`Loss::Linear`] is the cross-entropy against `p_{1|t} - shift` over all
-//! symbols, unbiased under the single draw; being linear in `p_{1|t}`, it takes the data `x_1` in
-//! its place, so that the frozen head runs at one coordinate only.
+//! symbols, unbiased under the single draw; being linear in each `p_{1|t}`, it takes the data `x_1` in
+//! their place, `x_1^d` for the posterior and `s = x_1^e` for the jump: no frozen denoiser is asked, and
+//! none's errors are learned.
 //!
 //! # Uniform-state process
 //!
@@ -89,8 +91,20 @@ struct Jump {
     outflow: f64,
 }
 
+impl Jump {
+    /// At the rate of the mixture path.
+    fn to(row: usize, symbol: usize) -> Self {
+        let outflow = 1.0;
+        Self {
+            row,
+            symbol,
+            outflow,
+        }
+    }
+}
+
 /// The mean loss a coordinate of one step, and its gradient (added if `gradient.accumulate`).
-/// `frozen` gives `p_{1|t}`.
+/// `frozen` gives `p_{1|t}` where it is asked.
 pub fn step<T: Real, N: Learner<T>>(
     (network, frozen): (&N, &N),
     examples: &Examples,
@@ -121,7 +135,17 @@ pub fn step<T: Real, N: Learner<T>>(
             whole: inside,
             address: (seed, number),
         };
-        let jumps = draw(frozen, about, draws, &mut passes.frozen);
+        let process = path.process();
+        let to_data = method.loss == Loss::Linear && *process != Process::UniformState;
+        let jumps = match to_data {
+            true => choose(corrected, length, &draws)
+                .iter()
+                .map(|set| set.iter().map(|&(row, _)| Jump::to(row, examples.x1[row])))
+                .map(Iterator::collect)
+                .collect(),
+            false => draw(frozen, about, draws, &mut passes.frozen),
+        };
+        let held = to_data && network.hold(&mut passes.main, &examples.x1);
         let posterior = if inside {
             frozen.visit(&passes.frozen, Rows::plain(corrected), |at, logits| {
                 softmax::in_place(logits.value);
@@ -145,19 +169,16 @@ pub fn step<T: Real, N: Learner<T>>(
             let row = corrected[at];
             let (place, count) = places[at];
             let share = count as f64 / method.draws as f64;
-            let mine = jumps.iter().map(|set| set[place]);
+            let mine: Vec<bool> = jumps.iter().map(|set| set[place].row == row).collect();
             mixture::Coordinate {
                 pair: &examples.pairs[row / length],
                 // On the masked path the coordinate that jumped has no more to say about itself.
                 jumps: mine
-                    .map(|jump| {
-                        if masked && jump.row == row {
-                            0.0
-                        } else {
-                            share
-                        }
-                    })
+                    .iter()
+                    .map(|mine| if masked && *mine { 0.0 } else { share })
                     .collect(),
+                mine,
+                held,
                 all: !masked,
                 state: Some(examples.x[row]).filter(|&x| x < path.symbols()),
                 x1: examples.x1[row],
@@ -252,6 +273,20 @@ struct Draws {
     address: (u64, u64),
 }
 
+/// Sets of one coordinate of each sequence that can move, each with the level of its jump's symbol.
+fn choose(corrected: &[usize], length: usize, draws: &Draws) -> Vec<Vec<(usize, f64)>> {
+    let (seed, number) = draws.address;
+    let key = Key::new(seed, Purpose::Jump);
+    let mut streams: Vec<_> = corrected
+        .chunk_by(|a, b| a / length == b / length)
+        .map(|here| (here, key.at(number, (here[0] / length) as u64)))
+        .collect();
+    let one = |(here, rng): &mut (&[usize], _)| (here[index(rng, here.len())], uniform(rng));
+    (0..draws.count)
+        .map(|_| streams.iter_mut().map(one).collect())
+        .collect()
+}
+
 /// Sets of one jump for each sequence that can move, from the frozen posterior, which is left
 /// evaluated on all moving sequences.
 fn draw<T: Real, N: Network<T>>(
@@ -265,25 +300,10 @@ fn draw<T: Real, N: Network<T>>(
         r: moving.t,
         ..moving
     };
-    let (seed, number) = draws.address;
-    let key = Key::new(seed, Purpose::Jump);
-    let mut streams: Vec<_> = corrected
-        .chunk_by(|a, b| a / examples.length == b / examples.length)
-        .map(|here| (here, key.at(number, (here[0] / examples.length) as u64)))
-        .collect();
-    let places: Vec<(Vec<usize>, Vec<f64>)> = (0..draws.count)
-        .map(|_| {
-            let each = streams.iter_mut();
-            each.map(|(here, rng)| (here[index(rng, here.len())], uniform(rng)))
-                .unzip()
-        })
-        .collect();
-    let mut rows = match draws.whole {
+    let places = choose(corrected, examples.length, &draws);
+    let mut rows: Vec<usize> = match draws.whole {
         true => corrected.to_vec(),
-        false => places
-            .iter()
-            .flat_map(|(chosen, _)| chosen.clone())
-            .collect(),
+        false => places.iter().flatten().map(|(row, _)| *row).collect(),
     };
     rows.sort_unstable();
     rows.dedup();
@@ -293,12 +313,13 @@ fn draw<T: Real, N: Network<T>>(
     };
     frozen.evaluate(batch, want, pass);
     let mut sets = Vec::new();
-    for (chosen, levels) in places {
+    for set in places {
+        let (chosen, levels): (Vec<usize>, Vec<f64>) = set.into_iter().unzip();
         sets.push(frozen.visit(pass, Rows::plain(&chosen), |at, logits| {
             softmax::in_place(logits.value);
             let mut law: Vec<f64> = logits.value.iter().map(|p| p.widen()).collect();
             let row = chosen[at];
-            let mut outflow = 1.0;
+            let mut jump = Jump::to(row, 0);
             if matches!(path.process(), Process::UniformState) {
                 let level = path
                     .schedule()
@@ -306,13 +327,10 @@ fn draw<T: Real, N: Network<T>>(
                 let p = law.clone();
                 duo::rate_row(level, examples.x[row], &p, &mut law);
                 law[examples.x[row]] = 0.0;
-                outflow = law.iter().sum();
+                jump.outflow = law.iter().sum();
             }
-            Jump {
-                row,
-                symbol: quantile(&law, levels[at]),
-                outflow,
-            }
+            jump.symbol = quantile(&law, levels[at]);
+            jump
         }));
     }
     sets
