@@ -5,9 +5,12 @@
 
 use std::{ops::Range, time::Duration};
 
+mod common;
+
+use common::Until;
 use fewstep::{
     image::{PIXELS, SHAPES, SYMBOLS as COLOURS},
-    lab::{Metric, Monitor, Silent},
+    lab::Silent,
     method::{Divergence, dcd, di4c, dimo, law, redi::Coupling},
     objective::Pair,
     sequence::{
@@ -389,19 +392,6 @@ fn labels_in_turn_leave_some_unsaid() {
     assert!(Corpus::open(&text).unwrap().labels_in_turn().is_empty());
 }
 
-/// Stops after a few questions.
-struct Until(std::sync::atomic::AtomicU64);
-
-impl Monitor for Until {
-    fn begin(&self, _: &str, _: u64) {}
-    fn advance(&self, _: &str, _: u64) {}
-    fn end(&self, _: &str) {}
-    fn metric(&self, _: &Metric) {}
-    fn stopped(&self) -> bool {
-        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 0
-    }
-}
-
 fn setting(chain: Chain) -> Setting {
     Setting {
         chain,
@@ -499,7 +489,7 @@ fn every_method_trains_with_classes() {
             assert!(!outcome.stopped && outcome.bound.is_finite(), "{name}");
             for stop in [2, 100] {
                 let trainer = Trainer::open(&parts, setting.clone(), true).unwrap();
-                trainer.run(&Until(stop.into()), hour).unwrap();
+                trainer.run(&Until::asked(stop), hour).unwrap();
             }
             for file in ["model.safetensors", "state.safetensors"] {
                 let [a, b] = [&whole, &parts].map(|dir| std::fs::read(dir.join(file)).unwrap());

@@ -4,8 +4,11 @@
 
 use std::time::Duration;
 
+mod common;
+
+use common::Until;
 use fewstep::{
-    lab::{Metric, Monitor, Silent},
+    lab::Silent,
     method::{Divergence, sdtt::Spacing},
     sequence::{
         Acceleration, Accelerator, Average, Chain, Data, Matching, Model, Optimization, Optimizer,
@@ -312,19 +315,6 @@ fn setting(chain: Chain) -> Setting {
     }
 }
 
-/// Stops after a few steps.
-struct Until(std::sync::atomic::AtomicU64);
-
-impl Monitor for Until {
-    fn begin(&self, _: &str, _: u64) {}
-    fn advance(&self, _: &str, _: u64) {}
-    fn end(&self, _: &str) {}
-    fn metric(&self, _: &Metric) {}
-    fn stopped(&self) -> bool {
-        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 0
-    }
-}
-
 /// A run that stops and goes on ends with the files of one that does not: denoiser and acceleration.
 #[test]
 fn runs_go_on_where_they_stopped() {
@@ -401,7 +391,7 @@ fn runs_go_on_where_they_stopped() {
         assert!(!outcome.stopped && outcome.bound.is_finite());
         for stop in [3, 1, 5, 100] {
             let trainer = Trainer::open(&parts, base.clone(), true).unwrap();
-            trainer.run(&Until(stop.into()), (hour, 5)).unwrap();
+            trainer.run(&Until::asked(stop), (hour, 5)).unwrap();
         }
         for file in ["model.safetensors", "state.safetensors", "run.json"] {
             let read = |dir: &std::path::Path| std::fs::read(dir.join(file)).unwrap();

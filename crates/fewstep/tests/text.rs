@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+mod common;
 
+use common::Until;
 use fewstep::{
-    lab::{Metric, Monitor, Silent},
+    lab::Silent,
     sequence::{Chain, Data, Optimization, Optimizer, Sizes},
     text::{self, Method, Plan, Point},
 };
@@ -52,19 +53,6 @@ fn plan() -> Plan {
     }
 }
 
-/// Says stop when it has been asked often enough.
-struct Until(AtomicI64);
-
-impl Monitor for Until {
-    fn begin(&self, _: &str, _: u64) {}
-    fn advance(&self, _: &str, _: u64) {}
-    fn end(&self, _: &str) {}
-    fn metric(&self, _: &Metric) {}
-    fn stopped(&self) -> bool {
-        self.0.fetch_sub(1, Ordering::SeqCst) <= 0
-    }
-}
-
 fn of<'a>(points: &'a [Point], chain: &str, method: &str) -> Vec<&'a Point> {
     let mine = |p: &&Point| p.chain == chain && p.method == method;
     points.iter().filter(mine).collect()
@@ -78,7 +66,7 @@ fn an_experiment_that_is_stopped_again_and_again_finds_the_same() {
     let parts = dir.path().join("b");
     let mut rounds = 0;
     let found = loop {
-        let until = Until(AtomicI64::new(9));
+        let until = Until::asked(9);
         let (found, done) = text::run(&parts, plan(), true, &until).unwrap();
         rounds += 1;
         // A report can be made at any moment.

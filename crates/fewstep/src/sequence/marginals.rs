@@ -12,14 +12,14 @@
 //! the symbols that come out, which takes most of the noise away.
 
 use fewstep_ctmc::{
-    Language, Path, Process,
+    Language, OwnStep, Path, Process,
     random::{Key, Purpose, quantile, uniform},
 };
 use fewstep_nn::{Batch, Network, Real, Rows, Want, softmax};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::Examples;
+use super::{Examples, own_logit};
 use crate::objective::Pair;
 
 /// How finely the chain is simulated.
@@ -42,6 +42,9 @@ pub struct Marginals {
     pub learned: f64,
     /// Of the exact posterior at the start of the step: what a correction could remove.
     pub posterior: f64,
+    /// Of the same with the own state moved along the step ([`OwnStep`]) and what the others say held: what
+    /// is left of it to learn.
+    pub own: f64,
     /// From the prediction at rest to that posterior: the denoiser's own error, which no correction
     /// removes.
     pub denoiser: f64,
@@ -109,7 +112,7 @@ pub fn marginals<T: Real, N: Network<T>>(
             law
         })
         .collect();
-    let mut sums = [0.0; 5];
+    let mut sums = [0.0; 6];
     for ((&row, told), at_rest) in rows.iter().zip(&told).zip(&at_rest) {
         let place = row % length * symbols..(row % length + 1) * symbols;
         let [a, b] = exact[row / length].each_ref().map(|e| &e[place.clone()]);
@@ -119,19 +122,40 @@ pub fn marginals<T: Real, N: Network<T>>(
             distance(at_rest, &mean),
             distance(told, &mean),
             distance(start, &mean),
+            distance(
+                &along(path, &examples.pairs[row / length], examples.x[row], start),
+                &mean,
+            ),
             distance(at_rest, start),
             distance(a, b) / 2.0,
         ];
         sums.iter_mut().zip(found).for_each(|(sum, d)| *sum += d);
     }
-    let [base, learned, posterior, denoiser, noise] = sums.map(|sum| sum / rows.len() as f64);
+    let [base, learned, posterior, own, denoiser, noise] = sums.map(|sum| sum / rows.len() as f64);
     Marginals {
         base,
         learned,
         posterior,
+        own,
         denoiser,
         noise,
     }
+}
+
+/// The exact posterior of a coordinate that shows `x`, with its own state moved along the step.
+fn along(path: &Path, pair: &Pair, x: usize, posterior: &[f64]) -> Vec<f64> {
+    if path.mask().is_some() {
+        return posterior.to_vec();
+    }
+    let (schedule, s) = (path.schedule(), path.source(0, 0).recip());
+    let mut logits: Vec<f64> = posterior.iter().map(|p| p.ln()).collect();
+    let shown = Some(x).filter(|&x| x < path.symbols());
+    if let Some(x) = shown {
+        logits[x] -= own_logit((schedule, s), pair.t).0;
+    }
+    OwnStep::new(schedule, s, pair.t, pair.r).tell(&mut logits, &mut [], shown);
+    softmax::in_place(&mut logits);
+    logits
 }
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
@@ -215,6 +239,7 @@ mod tests {
         assert!(found.denoiser < 1e-12, "{}", found.denoiser);
         assert!((found.base - found.posterior).abs() < 1e-12 && found.base > 0.01);
         assert!((found.learned - found.base).abs() < 1e-12, "never told r");
+        assert!(found.own < found.base, "{} of {}", found.own, found.base);
     }
 
     /// Against the propagator of the enumerated chain, and against the posterior at the start, which

@@ -106,7 +106,8 @@ impl Model {
     /// How its network is sampled.
     fn decoding(&self, how: Decoding) -> Decoding {
         Decoding {
-            steps: self.corrected(),
+            // Without its correction it is the denoiser, which is told of no step.
+            steps: self.corrected() && self.denoiser.network.gain != 0.0,
             latent: self.latent,
             ..how
         }

@@ -270,19 +270,24 @@ impl Experiment<'_> {
             return Ok(());
         }
         let file = run.join("marginals.json");
-        if !file.exists() {
-            let model = Model::open(run)?;
-            let sizes = (MARGINAL_STEPS, model.length);
-            let law = (&self.language, &model.path);
-            let found = marginals(&model.denoiser, law, sizes, SIMULATION, seed);
-            json::write(&file, &found)?;
-        }
+        // What is not there, or was written before all of it was measured, is measured.
+        let found = match json::read(&file) {
+            Ok(found) => found,
+            Err(_) => {
+                let model = Model::open(run)?;
+                let sizes = (MARGINAL_STEPS, model.length);
+                let law = (&self.language, &model.path);
+                let found = marginals(&model.denoiser, law, sizes, SIMULATION, seed);
+                json::write(&file, &found)?;
+                found
+            }
+        };
         self.marginals.push(Marginal {
             chain: chain.name().into(),
             method: method.into(),
             seed,
             k: MARGINAL_STEPS,
-            found: json::read(&file)?,
+            found,
         });
         Ok(())
     }

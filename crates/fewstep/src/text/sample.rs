@@ -113,6 +113,7 @@ pub fn sample() -> Findings {
                 base: 0.12,
                 learned: 0.034,
                 posterior: 0.1,
+                own: 0.06,
                 denoiser: 0.03,
                 noise: 0.005,
             },

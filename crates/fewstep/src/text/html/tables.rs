@@ -146,6 +146,7 @@ pub fn marginals(findings: &Findings) -> String {
         "base",
         "learned",
         "exact denoiser",
+        "own state moved",
         "denoiser’s error",
         "noise",
     ]);
@@ -159,6 +160,7 @@ pub fn marginals(findings: &Findings) -> String {
             found.base,
             found.learned,
             found.posterior,
+            found.own,
             found.denoiser,
             found.noise,
         ]
@@ -337,8 +339,8 @@ mod tests {
         let table = marginals(&sample());
         assert_eq!(
             cells(&table, "uniform, linear"),
-            "<td>0</td><td>8</td><td>0.1200</td><td>0.0340</td><td>0.1000</td><td>0.0300</td>\
-             <td>0.0050</td></tr>"
+            "<td>0</td><td>8</td><td>0.1200</td><td>0.0340</td><td>0.1000</td><td>0.0600</td>\
+             <td>0.0300</td><td>0.0050</td></tr>"
         );
     }
 
