@@ -123,6 +123,7 @@ fn a_one_step_generator_is_trained() {
 fn laws_are_matched() {
     for (source, method, least) in [
         ("uniform", "law", 0.4),
+        ("uniform --follow", "law", 0.4),
         ("uniform", "dag+law", 0.4),
         ("masked", "di4c+law", 0.9),
     ] {
@@ -156,6 +157,8 @@ fn what_does_not_fit_is_refused_before_any_work() {
             "--methods law --source masked",
             "give it a latent, as in di4c+law",
         ),
+        ("--methods di4c+law --follow", "leave out --follow"),
+        ("--methods redi+law --follow", "leave out --follow"),
         ("--methods di4c+redi+di4c", "one latent"),
         ("--methods di4c+sdtt", "put them before di4c"),
         ("--methods dimo+redi", "it stands alone"),

@@ -322,7 +322,7 @@ fn law_step<K: Learner<f64>, C: Learner<f64>>(
     let found = law::step(
         (&kernel, &conditionals),
         (&examples, side),
-        (path, law::POWER),
+        (path, law::POWER, None),
         address,
         &mut law::Passes::default(),
         (&mut into(&mut first), &mut into(&mut second)),

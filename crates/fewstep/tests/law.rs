@@ -164,7 +164,7 @@ fn step(
     let found = law::step(
         (net, exact),
         (&examples, law::Side::Data),
-        (path, law::POWER),
+        (path, law::POWER, None),
         (5, number),
         &mut law::Passes::default(),
         (&mut into(&mut data), &mut into(&mut [])),

@@ -90,6 +90,7 @@ impl Context<'_> {
             budget,
             rate: self.plan.rate,
             second: (self.plan.rate, 0.0),
+            floor: 0.0,
             averaging: None,
             said: RefCell::new(None),
             monitor: self.monitor,

@@ -1,4 +1,8 @@
 //! Law matching in a comparison: the correction and the conditionals it follows, side by side.
+//!
+//! Both laws are learned from data alone, and the correction goes down the derivative. Or the denoiser is
+//! asked too, and the correction follows a target that is held by the average of its weights. Its bound
+//! falls with the rate: errors that the conditionals stand still with would otherwise be added up to the end.
 
 use std::path::Path as FilePath;
 
@@ -9,7 +13,7 @@ use serde_json::json;
 use super::{
     Context,
     link::Student,
-    stage::{Course, Stage},
+    stage::{Course, Stage, Trained},
 };
 use crate::{
     lab::base::shape,
@@ -17,16 +21,54 @@ use crate::{
     sequence::{Examples, RunError, times},
 };
 
-/// The kernel's rate as a share of the conditionals', and the share of the steps in which it rises.
+/// Of a kernel that goes down the derivative: its rate as a share of the conditionals', and the share of the
+/// old average of its weights that is kept each step. One that follows a target has the same rate.
 const SLOWER: f64 = 0.3;
-const RISE: f64 = 0.1;
-/// The share of the old average of its weights that is kept each step.
 const AVERAGING: f64 = 0.998;
+/// The share of the steps in which the kernel's rate rises.
+const RISE: f64 = 0.1;
+/// Of a kernel that follows a target: how far that is at the highest rate, the average that holds it, and the
+/// share of their rate with which the conditionals end.
+const BOUND: f64 = 4.0;
+const HOLDING: f64 = 0.985;
+const FLOOR: f64 = 0.3;
 /// Steps between two looks at the exact total variation.
 const LOOK_EVERY: u64 = 1000;
 
-/// The correction of a denoiser, and conditionals of one coordinate.
-type Nets = (Counted<Corrected<f32>>, Blind<Counted<Opposed<f32>>>);
+/// What is trained, and what a target is held by.
+struct Nets {
+    /// The correction of a denoiser.
+    kernel: Counted<Corrected<f32>>,
+    /// Conditionals of one coordinate.
+    conditionals: Blind<Counted<Opposed<f32>>>,
+    /// The kernel with the average of its weights, and the share of the bound that is left.
+    held: (Counted<Corrected<f32>>, f64),
+}
+
+impl Trained for Nets {
+    fn parameters(&self) -> Vec<f32> {
+        [
+            Learner::parameters(&self.kernel),
+            Learner::parameters(&self.conditionals),
+        ]
+        .concat()
+    }
+
+    fn set(&mut self, parameters: &[f32]) {
+        let (a, b) = parameters.split_at(Learner::parameters(&self.kernel).len());
+        self.kernel.parameters_mut().copy_from_slice(a);
+        self.conditionals.parameters_mut().copy_from_slice(b);
+    }
+
+    fn second(&self) -> usize {
+        Learner::parameters(&self.conditionals).len()
+    }
+
+    fn hold(&mut self, averaged: &[f32], rate: f64) {
+        self.held.0.parameters_mut().copy_from_slice(averaged);
+        self.held.1 = rate;
+    }
+}
 
 impl Context<'_> {
     /// A correction that makes the law of each step right: of the student as it is, or from the
@@ -51,8 +93,10 @@ impl Context<'_> {
         };
         let sighted = (coords, states + 1, states);
         let network = Opposed::new(sighted, &hidden, self.seed);
-        // With a denoiser beside it the network has only the ratio to learn, from zero.
-        let network = match self.plan.trust {
+        let path = self.chain.path();
+        let follow = self.plan.follow;
+        // Beside a denoiser the network begins with nothing to add.
+        let network = match follow {
             true => network.silent(),
             false => network,
         };
@@ -61,16 +105,24 @@ impl Context<'_> {
             length: coords,
             hidden: states,
         };
-        let mut nets: Nets = (Counted::new(kernel), conditionals);
-        let size = nets.0.parameters().len();
+        let denoiser = follow.then(|| Counted::new(kernel.clone()));
+        let mut nets = Nets {
+            held: (Counted::new(kernel.clone()), 0.0),
+            kernel: Counted::new(kernel),
+            conditionals,
+        };
+        let size = Learner::parameters(&nets.kernel).len();
         let grids: Vec<usize> = self.config.grids().iter().map(Grid::steps).collect();
-        let path = self.chain.path();
         let mut passes = law::Passes::default();
-        let denoiser = (self.plan.trust).then(|| Counted::new(nets.0.network.clone()));
+        let (slower, averaging, floor) = match follow {
+            true => (1.0, HOLDING, FLOOR),
+            false => (SLOWER, AVERAGING, 0.0),
+        };
         let course = Course {
-            rate: SLOWER * self.plan.rate,
+            rate: slower * self.plan.rate,
             second: (self.plan.rate, RISE),
-            averaging: Some(AVERAGING),
+            floor,
+            averaging: Some(averaging),
             ..self.course("law", budget)
         };
         let made = |correction, spent| Student {
@@ -79,12 +131,12 @@ impl Context<'_> {
             evaluations: student.evaluations + spent,
             ..student.clone()
         };
-        let one = |(kernel, conditionals): &Nets, step: u64, gradient: &mut Gradient<f32>| {
+        let one = |nets: &Nets, step: u64, gradient: &mut Gradient<f32>| {
             let pairs = times::steps(path, &grids, self.plan.batch, (self.seed, step));
             let address = (self.seed, step);
             let examples = Examples::corrupt(path, &self.data(step), &pairs, address);
             let side = match &denoiser {
-                Some(denoiser) => law::Side::Denoiser(denoiser),
+                Some(denoiser) => law::Side::Both(denoiser),
                 None => law::Side::Data,
             };
             let examples = examples.carrying((path, student.carried), address);
@@ -94,10 +146,13 @@ impl Context<'_> {
                 adaptation: gradient.adaptation,
                 accumulate: false,
             };
+            let (kernel, left) = &nets.held;
+            let bound = BOUND * left;
+            let held = follow.then_some(law::Held { kernel, bound });
             let found = law::step(
-                (kernel, conditionals),
+                (&nets.kernel, &nets.conditionals),
                 (&examples, side),
-                (path, self.plan.power),
+                (path, self.plan.power, held),
                 (self.seed, step),
                 &mut passes,
                 (&mut into(first), &mut into(second)),
@@ -107,7 +162,11 @@ impl Context<'_> {
                 "conditionals_real": found.real,
             });
             if (step + 1).is_multiple_of(LOOK_EVERY) {
-                let now = made(kernel.network.correction.clone(), 0);
+                let now = match follow {
+                    true => kernel,
+                    false => &nets.kernel,
+                };
+                let now = made(now.network.correction.clone(), 0);
                 let points = self.exact.measure(&now, self.plan);
                 let tv: Vec<(usize, f64)> = points.iter().map(|p| (p.k, p.tv)).collect();
                 said["tv"] = json!(tv);
@@ -118,11 +177,12 @@ impl Context<'_> {
         let stage = Stage::new(dir, self.seed);
         let spent = |nets: &Nets| {
             let known = denoiser.as_ref().map_or(0, Counted::spent);
-            nets.0.spent() + nets.1.network.spent() + known
+            let own = nets.kernel.spent() + nets.held.0.spent();
+            own + nets.conditionals.network.spent() + known
         };
         let Some(spent) = stage.run(&course, &mut nets, spent, one)? else {
             return Ok(None);
         };
-        Ok(Some(made(nets.0.network.correction, spent)))
+        Ok(Some(made(nets.kernel.network.correction, spent)))
     }
 }

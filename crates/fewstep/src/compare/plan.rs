@@ -96,8 +96,8 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Latents a state in Di4C's losses.
     pub latents: usize,
-    /// Whether law matching takes the law of noised data from the denoiser, and does not learn it too.
-    pub trust: bool,
+    /// Whether law matching follows a held target, with the denoiser's word for the data.
+    pub follow: bool,
     /// Steps count `(r - t)^-power` in what law matching makes small.
     pub power: f64,
 }
@@ -135,7 +135,7 @@ impl Plan {
             divergence: Divergence::default(),
             spacing: Spacing::default(),
             latents: 8,
-            trust: false,
+            follow: false,
             power: law::POWER,
         }
     }
@@ -181,10 +181,11 @@ impl Plan {
                     combination.name()
                 ));
             }
-            if self.trust && law && carried {
+            let coupled = combination.0.contains(&Method::Redi);
+            if self.follow && law && (carried || coupled) {
                 return refuse(format!(
-                    "{}: a denoiser with a latent knows the law of noised data only over all its \
-                     values; leave out --trust",
+                    "{}: a denoiser with a latent, or of other pairs, does not know the law of noised \
+                     data; leave out --follow",
                     combination.name()
                 ));
             }
@@ -243,7 +244,7 @@ impl Plan {
             "divergence of sdtt": self.divergence,
             "spacing of sdtt": self.spacing,
             "latents of di4c": self.latents,
-            "law trusts the denoiser": self.trust,
+            "law follows a held target": self.follow,
             "law counts steps by": self.power,
         })
     }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use fewstep_nn::{
-    Adaptation, Blind, Gradient, Learner, TrainState,
-    optim::{Averaging, FILE, Schedule, Settings, Trainable},
+    Adaptation, Gradient, Learner, TrainState,
+    optim::{Averaging, Decay, FILE, Schedule, Settings, Trainable},
 };
 
 use crate::{
@@ -34,19 +34,11 @@ pub trait Trained {
     fn second(&self) -> usize {
         0
     }
+    /// Before a step: the average of the first network's weights, and its rate as a share of the highest.
+    fn hold(&mut self, _averaged: &[f32], _rate: f64) {}
 }
 
 impl<N: Learner<f32>> Trained for Counted<N> {
-    fn parameters(&self) -> Vec<f32> {
-        Learner::parameters(self).to_vec()
-    }
-
-    fn set(&mut self, parameters: &[f32]) {
-        self.parameters_mut().copy_from_slice(parameters);
-    }
-}
-
-impl<N: Learner<f32>> Trained for Blind<N> {
     fn parameters(&self) -> Vec<f32> {
         Learner::parameters(self).to_vec()
     }
@@ -89,6 +81,8 @@ pub struct Course<'a> {
     pub rate: f64,
     /// That of a second network, and the share of the steps in which the first one's rate rises.
     pub second: (f64, f64),
+    /// The share of its peak at which the second one's rate ends.
+    pub floor: f64,
     /// The share of the old average of the first one's weights that is kept each step, if it is their
     /// average that is wanted.
     pub averaging: Option<f64>,
@@ -173,7 +167,13 @@ impl Stage {
         let (second_rate, rise) = course.second;
         let rising = ((steps as f64 * rise) as u64).max(warm);
         let schedule = Schedule::cosine(course.rate, rising, steps);
-        let second_schedule = Schedule::cosine(second_rate, warm, steps);
+        let second_schedule = Schedule {
+            decay: Decay::Cosine {
+                steps,
+                floor: course.floor * second_rate,
+            },
+            ..Schedule::cosine(second_rate, warm, steps)
+        };
         let begin = student.parameters();
         let (mine, other) = begin.split_at(begin.len() - student.second());
         let (mut state, mut second) = match self.dir.join(FILE).exists() {
@@ -203,6 +203,7 @@ impl Stage {
         course.monitor.begin(&course.name, steps);
         while state.step() < steps && !course.monitor.stopped() {
             let number = state.step();
+            student.hold(&state.averaged(), schedule.rate(number) / schedule.peak);
             let loss = step(student, number, &mut data);
             let report = state.apply(&data[..first], loss, &schedule, Some(CLIP))?;
             if let Some(second) = &mut second {

@@ -10,12 +10,14 @@
 //!
 //! of which one `y` is an unbiased estimate for all coordinates and symbols at once. The first
 //! conditional comes from a network that cannot see the coordinate it predicts, trained beside the
-//! kernel on what that draws. The second comes from one of two places ([`Side`]):
+//! kernel on what that draws. The second comes from one of three places ([`Side`]):
 //!
 //! - **A denoiser.** `b(a | y^{\d})` is what the other coordinates say of `x_1^d`, noised, and a denoiser
 //!   knows that up to the likelihood of `y^d`, which is divided out. Nothing is learned of `b`, so none of
 //!   its noise is in the ratio, and what is learned of `f` is `ln f/b` itself, from zero.
 //! - **Noised data**, on which the same network is trained: where there is no denoiser to rely on.
+//! - **Both**: it is trained on noised data, from what a denoiser says of them, and what the datum is, the
+//!   denoiser says too, given the other coordinates at the end of the step and this one at its start.
 //!
 //! The kernel follows the ratio down, the conditionals follow the kernel; when they follow too late,
 //! it overshoots and in the end collapses. These keep them close:
@@ -29,6 +31,10 @@
 //!   coordinates, so the expectation is that of draws. The two rows differ by `omega (p~ - delta_{x_1})`
 //!   alone, so the noise in the ratio falls with the step as the ratio does.
 //! - The kernel's rate is a third of theirs, and rises slowly.
+//!
+//! A kernel goes down the derivative, or it follows a target ([`Held`]): the average of its weights draws, and
+//! its logits are fitted to the average's, moved by a bounded step of mirror descent. However high the rate,
+//! it is never further ahead than that step, and the bound can fall to nothing.
 //!
 //! One kernel serves steps of all lengths `h = r - t`. A product step is wrong by `O(h^2)`, so its divergence
 //! and the gradient in a correction `h f` are `O(h^4)`, while what `K` steps get wrong together is `O(h)`: in a
@@ -58,6 +64,10 @@ const CLIP: f64 = 5.0;
 /// operation takes a hundred times as long.
 const NOTHING: f64 = 1e-12;
 
+/// A symbol less probable than this is moved by less than a target's whole step: of what is rarely drawn
+/// little is known.
+const RARE: f64 = 0.02;
+
 /// Where the law of noised data is known from.
 #[derive(Debug)]
 pub enum Side<'a, K> {
@@ -65,12 +75,25 @@ pub enum Side<'a, K> {
     Denoiser(&'a K),
     /// Noised data at the ends of the same steps, on which it is learned.
     Data,
+    /// Both: learned on noised data from what a denoiser says of them, with its word for what the data are;
+    /// where noise is uniform.
+    Both(&'a K),
+}
+
+/// What a kernel follows in place of the derivative.
+#[derive(Debug)]
+pub struct Held<'a, K> {
+    /// The kernel that draws, and whose logits are moved.
+    pub kernel: &'a K,
+    /// The step of mirror descent in the prediction's logits is `min(bound, 1/omega)`.
+    pub bound: f64,
 }
 
 /// The evaluations of a step; their arrays are used again by the next one.
 #[derive(Debug, Default)]
 pub struct Passes<K, C> {
     kernel: K,
+    held: K,
     denoiser: K,
     made: C,
     data: C,
@@ -89,12 +112,12 @@ pub struct Found {
 }
 
 /// One step of both networks: the kernel from the states of `examples`, the conditionals on what it
-/// draws there, held against `side`. Leaves both gradients, the kernel's with steps that count
-/// `(r - t)^-power`.
+/// draws there, or the kernel that it follows, held against `side`. Leaves both gradients, the kernel's with
+/// steps that count `(r - t)^-power`.
 pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     (kernel, conditionals): (&K, &C),
     (examples, side): (&Examples, Side<K>),
-    (path, power): (&Path, f64),
+    (path, power, held): (&Path, f64, Option<Held<K>>),
     (seed, number): (u64, u64),
     passes: &mut Passes<K::Pass, C::Pass>,
     (kernel_gradient, conditionals_gradient): (&mut Gradient<T>, &mut Gradient<T>),
@@ -115,9 +138,15 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         let symbol = quantile(&m, uniform(&mut key.at(number, row as u64)));
         (symbol, m)
     };
-    let drawn = kernel.visit(&passes.kernel, Rows::plain(&rows), |at, logits| {
-        to(rows[at], &law(path.symbols(), logits.value))
-    });
+    let draw = |at: usize, logits: Logits<T>| to(rows[at], &law(path.symbols(), logits.value));
+    let drawn = match &held {
+        Some(held) => {
+            let from = held.kernel;
+            from.evaluate(examples.all(), Want::default(), &mut passes.held);
+            from.visit(&passes.held, Rows::plain(&rows), draw)
+        }
+        None => kernel.visit(&passes.kernel, Rows::plain(&rows), draw),
+    };
 
     // What was drawn, without latents but with what is given, and where its rows are.
     let (whole, given) = (examples.length, examples.given);
@@ -149,27 +178,27 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
     conditionals.evaluate(at(&y, &starts), back, &mut passes.made);
     // What is known of the law of data before anything is learned, [rows of y, states].
     let known = match &side {
-        Side::Denoiser(denoiser) => {
+        Side::Denoiser(denoiser) | Side::Both(denoiser) => {
             let here = (&y[..], &examples.pairs[..]);
-            noised(*denoiser, path, here, given, &mut passes.denoiser)
+            let others = others(*denoiser, path, here, given, &mut passes.denoiser);
+            noised(path, &others, &examples.pairs)
         }
         Side::Data => Vec::new(),
     };
-    let add = |row: usize, logits: &mut [T]| {
-        let known = known.get(row).map_or(&[][..], |known| known);
-        let lines = logits.iter_mut().zip(known);
-        lines.for_each(|(l, k)| *l = T::of(l.widen() + k));
-    };
+    let add = adding(&known);
     let mut shown = Rows::plain(&places);
-    if let Side::Data = side {
+    if !matches!(side, Side::Denoiser(_)) {
         conditionals.opposite(at(&y, &mirrored), &passes.made, &mut passes.data);
         shown.others.push(&passes.data);
     }
-    let ratios = conditionals.visit(&passes.made, shown, |at, logits| {
+    let ratios = conditionals.visit(&passes.made, shown, |at, mut logits| {
         add(places[at], logits.value);
         let f: Vec<f64> = logits.value[..states].iter().map(|f| f.widen()).collect();
-        let b: Vec<f64> = match logits.others.first() {
-            Some(b) => b[..states].iter().map(|b| b.widen()).collect(),
+        let b: Vec<f64> = match logits.others.first_mut() {
+            Some(b) => {
+                add(places[at], b);
+                b[..states].iter().map(|b| b.widen()).collect()
+            }
             None => known[places[at]].clone(),
         };
         let apart = softmax::log_sum_exp(&f) - softmax::log_sum_exp(&b);
@@ -185,16 +214,29 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         let p = law(path.symbols(), logits.value);
         let mut pull = vec![0.0; p.len()];
         path.pull_row(pair.t, pair.r, examples.x[row], &ratios[at], &mut pull);
-        let mean: f64 = pull.iter().zip(&p).map(|(l, p)| l * p).sum();
+        let slopes = match &held {
+            Some(held) => {
+                let omega = path.schedule().omega(pair.t, pair.r);
+                let step = held.bound.min(omega.recip());
+                behind(logits.value, logits.others[0], (&pull, step))
+            }
+            None => {
+                let mean: f64 = pull.iter().zip(&p).map(|(l, p)| l * p).sum();
+                pull.iter().zip(&p).map(|(l, p)| p * (l - mean)).collect()
+            }
+        };
         logits.value.fill(T::of(0.0));
-        for ((to, l), p) in logits.value.iter_mut().zip(&pull).zip(&p) {
-            let g = share * weights[row / whole] * p * (l - mean);
+        for (to, slope) in logits.value.iter_mut().zip(&slopes) {
+            let g = share * weights[row / whole] * slope;
             *to = T::of(if g.abs() > NOTHING { g } else { 0.0 });
         }
         ratios[at][y[places[at]]]
     };
-    let plain = Rows::plain(&rows);
-    let ratio: Vec<f64> = kernel.descend(&mut passes.kernel, plain, consumer, kernel_gradient);
+    let mut shown = Rows::plain(&rows);
+    if held.is_some() {
+        shown.others.push(&passes.held);
+    }
+    let ratio: Vec<f64> = kernel.descend(&mut passes.kernel, shown, consumer, kernel_gradient);
     kernel.backward(&mut passes.kernel, kernel_gradient);
 
     let one = |yes: bool| if yes { 1.0 } else { 0.0 };
@@ -215,27 +257,35 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         made,
         real: None,
     };
-    let Side::Data = side else {
+    if let Side::Denoiser(_) = side {
         return found;
-    };
+    }
 
     let datum = |row: &usize| {
         let p = (0..path.symbols()).map(|v| one(examples.x1[*row] == v));
         to(*row, &p.collect::<Vec<f64>>())
     };
-    let drawn: Vec<(usize, Vec<f64>)> = rows.iter().map(datum).collect();
+    let mut drawn: Vec<(usize, Vec<f64>)> = rows.iter().map(datum).collect();
     let real = ended(&drawn);
+    let known = match &side {
+        Side::Both(denoiser) => {
+            let here = (&real[..], &examples.pairs[..]);
+            let others = others(*denoiser, path, here, given, &mut passes.denoiser);
+            // Not to the datum, but to what is known of it where it ended and where this one began.
+            for (at, row) in rows.iter().enumerate() {
+                let (pair, x) = (&examples.pairs[row / whole], examples.x[*row]);
+                let p = told(path, pair.t, x, &others[places[at]]);
+                path.step_row(pair.t, pair.r, x, &p, &mut drawn[at].1);
+            }
+            noised(path, &others, &examples.pairs)
+        }
+        _ => Vec::new(),
+    };
     conditionals.evaluate(at(&real, &mirrored), back, &mut passes.real);
     let accumulate = std::mem::replace(&mut conditionals_gradient.accumulate, true);
     let here = (&mut passes.real, &laws(&real, &drawn)[..]);
-    let alone = |_: usize, _: &mut [T]| ();
-    let real = fit(
-        conditionals,
-        here,
-        &predicted,
-        &alone,
-        conditionals_gradient,
-    );
+    let add = adding(&known);
+    let real = fit(conditionals, here, &predicted, &add, conditionals_gradient);
     found.real = Some(real);
     conditionals_gradient.accumulate = accumulate;
     found
@@ -256,9 +306,32 @@ fn predicted(rows: usize, length: usize, given: usize) -> Vec<usize> {
     (0..rows).filter(own).collect()
 }
 
-/// `ln b(a | y^{\d})` for each coordinate of sequences `y` at the ends of steps, from a denoiser: its
-/// posterior without the likelihood of `y^d`, noised. Nothing for the last `given` of a sequence.
-fn noised<T: Real, K: Network<T>>(
+/// How far logits are from those held, `others`, moved against the centred pull by `step`, up to a constant; a
+/// rare symbol is moved by `p/(p + RARE)` of it.
+fn behind<T: Real>(value: &[T], held: &[T], (pull, step): (&[f64], f64)) -> Vec<f64> {
+    let q = law(pull.len(), held);
+    let mean: f64 = pull.iter().zip(&q).map(|(l, q)| l * q).sum();
+    let one = |a: usize| {
+        let trust = q[a] * (1.0 + RARE) / (q[a] + RARE);
+        value[a].widen() - held[a].widen() + step * trust * (pull[a] - mean)
+    };
+    let apart: Vec<f64> = (0..pull.len()).map(one).collect();
+    let mean = apart.iter().sum::<f64>() / apart.len() as f64;
+    apart.into_iter().map(|l| l - mean).collect()
+}
+
+/// Puts what is known to the logits of a row, if anything is.
+fn adding<T: Real>(known: &[Vec<f64>]) -> impl Fn(usize, &mut [T]) + Sync {
+    move |row, logits| {
+        let known = known.get(row).map_or(&[][..], |known| known);
+        let lines = logits.iter_mut().zip(known);
+        lines.for_each(|(l, k)| *l = T::of(l.widen() + k));
+    }
+}
+
+/// `p(x_1^d = a | y^{\d})` for each coordinate of sequences `y` at the ends of steps, from a denoiser: its
+/// posterior without the likelihood of `y^d`. Nothing for the last `given` of a sequence.
+fn others<T: Real, K: Network<T>>(
     denoiser: &K,
     path: &Path,
     (y, pairs): (&[usize], &[Pair]),
@@ -278,21 +351,39 @@ fn noised<T: Real, K: Network<T>>(
     denoiser.evaluate(at_rest, Want::default(), pass);
     let length = y.len() / pairs.len();
     let rows = predicted(y.len(), length, given);
-    let uniform = 1.0 / path.symbols() as f64;
     let known = denoiser.visit(pass, Rows::plain(&rows), |at, logits| {
         let (row, sequence) = (rows[at], rows[at] / length);
         let (own, _) = own_logit((path.schedule(), path.symbols() as f64), ends[sequence]);
         logits.value[y[row]] += T::of(-own);
-        let kappa = path.schedule().kappa(pairs[sequence].r);
-        let others = law(path.symbols(), logits.value);
-        let b = |p: f64| (kappa * p + (1.0 - kappa) * uniform).max(f64::MIN_POSITIVE);
-        others.into_iter().map(|p| b(p).ln()).collect()
+        law(path.symbols(), logits.value)
     });
     let mut all = vec![Vec::new(); y.len()];
     rows.into_iter()
         .zip(known)
-        .for_each(|(row, b)| all[row] = b);
+        .for_each(|(row, p)| all[row] = p);
     all
+}
+
+/// `ln b(a | y^{\d})`, from what the others say of `x_1^d`: noised to the ends of steps.
+fn noised(path: &Path, others: &[Vec<f64>], pairs: &[Pair]) -> Vec<Vec<f64>> {
+    let length = others.len() / pairs.len();
+    let uniform = 1.0 / path.symbols() as f64;
+    let one = |(row, others): (usize, &Vec<f64>)| {
+        let kappa = path.schedule().kappa(pairs[row / length].r);
+        let b = |p: &f64| (kappa * p + (1.0 - kappa) * uniform).max(f64::MIN_POSITIVE);
+        others.iter().map(|p| b(p).ln()).collect()
+    };
+    others.iter().enumerate().map(one).collect()
+}
+
+/// `p(x_1^d | x_t^d = x, y^{\d})` from what the others at the end of a step say of `x_1^d`.
+fn told(path: &Path, t: f64, x: usize, others: &[f64]) -> Vec<f64> {
+    let (own, _) = own_logit((path.schedule(), path.symbols() as f64), t);
+    let likely = |(v, p): (usize, &f64)| if v == x { p * own.exp() } else { *p };
+    let mut p: Vec<f64> = others.iter().enumerate().map(likely).collect();
+    let all: f64 = p.iter().sum();
+    p.iter_mut().for_each(|p| *p /= all);
+    p
 }
 
 /// The mean cross-entropy of conditionals at `rows` with the law `[states]` of each, and its gradient;
@@ -394,13 +485,9 @@ mod tests {
             let b = chain.marginal(Schedule::Linear.level(r));
             let y: Vec<usize> = (0..9).flat_map(|y| space.decode(y)).collect();
             let network = Posterior(&chain);
-            let found = noised(
-                &network,
-                &path,
-                (&y, &[pair; 9]),
-                0,
-                &mut Default::default(),
-            );
+            let here = (&y[..], &[pair; 9][..]);
+            let told = others(&network, &path, here, 0, &mut Default::default());
+            let found = noised(&path, &told, &[pair; 9]);
             for (row, found) in found.iter().enumerate() {
                 let at = |a: usize| b[space.with(row / 2, row % 2, a)];
                 let line: f64 = (0..3).map(at).sum();
@@ -410,5 +497,59 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What stands for the datum is its law given where its own coordinate began and where the other one
+    /// ended, by enumeration of the data.
+    #[test]
+    fn a_denoiser_stands_for_the_datum() {
+        let path = Path::new(Schedule::Linear, Process::Mixture(Source::Uniform), 3).unwrap();
+        let weights = [9.0, 1.0, 2.0, 1.0, 6.0, 0.5, 3.0, 1.0, 5.0];
+        let target: Vec<f64> = weights.iter().map(|w| w / 28.5).collect();
+        let chain = Chain::new(path.clone(), 2, target.clone()).unwrap();
+        let (t, r) = (0.3, 0.6);
+        let noise = |at: f64, from: usize, to: usize| {
+            let stay = if from == to { at } else { 0.0 };
+            stay + (1.0 - at) / 3.0
+        };
+        let pair = Pair::new(Schedule::Linear, t, r);
+        for (x, y) in (0..9).map(|i| (i / 3, i % 3)) {
+            // What stands at the first coordinate of the end does not matter.
+            let (end, network) = ([(x + 1) % 3, y], Posterior(&chain));
+            let here = (&end[..], &[pair][..]);
+            let others = others(&network, &path, here, 0, &mut Default::default());
+            let found = told(&path, t, x, &others[0]);
+            let joint = |a: usize| -> f64 {
+                let one = |b: usize| target[3 * a + b] * noise(r, b, y);
+                noise(t, a, x) * (0..3).map(one).sum::<f64>()
+            };
+            let all: f64 = (0..3).map(joint).sum();
+            for a in 0..3 {
+                let off = found[a] - joint(a) / all;
+                assert!(off.abs() < 1e-12, "{x} {y} {a}: {off}");
+            }
+        }
+    }
+
+    /// A kernel where it should be stands still; one at the place held is a step behind, of a rare symbol
+    /// by little, and a constant in the logits is nothing.
+    #[test]
+    fn a_target_is_a_bounded_step_from_what_is_held() {
+        let held = [2.0, 1.0, -9.0];
+        let pull = [0.3, -0.2, 5.0];
+        let behind_now = behind(&held, &held, (&pull, 0.5));
+        let q = law(3, &held);
+        let mean: f64 = pull.iter().zip(&q).map(|(l, q)| l * q).sum();
+        let between = behind_now[0] - behind_now[1];
+        let trust = |a: usize| q[a] * (1.0 + RARE) / (q[a] + RARE);
+        let expected = 0.5 * (trust(0) * (pull[0] - mean) - trust(1) * (pull[1] - mean));
+        assert!((between - expected).abs() < 1e-12 && between > 0.2);
+        assert!(
+            (behind_now[2] - behind_now[0]).abs() < 0.3,
+            "{behind_now:?}"
+        );
+        let there: Vec<f64> = (0..3).map(|a| held[a] - behind_now[a] + 7.0).collect();
+        let none = behind(&there, &held, (&pull, 0.5));
+        assert!(none.iter().all(|l| l.abs() < 1e-12), "{none:?}");
     }
 }

@@ -208,7 +208,7 @@ impl Trainer {
                 let now = law::step(
                     (&self.network, &network.network),
                     (&examples, side),
-                    (path, law::POWER),
+                    (path, law::POWER, None),
                     address,
                     matching,
                     (&mut into, &mut second),
