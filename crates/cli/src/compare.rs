@@ -53,9 +53,9 @@ pub struct Args {
     /// Latents a state in di4c's losses
     #[arg(long, default_value_t = 8)]
     latents: usize,
-    /// Let law follow a held target, with the denoiser's word for the data, in place of the derivative
+    /// Let law go down the derivative, from data alone, in place of following a held target
     #[arg(long)]
-    follow: bool,
+    derivative: bool,
     /// Let steps from t to r count (r - t)^-POWER in what law makes small
     #[arg(long, default_value_t = method::law::POWER, value_parser = parse::number)]
     power: f64,
@@ -83,7 +83,7 @@ impl Args {
             divergence: self.divergence.into(),
             spacing: self.spacing.into(),
             latents: self.latents,
-            follow: self.follow,
+            derivative: self.derivative,
             power: self.power,
             ..plan
         })

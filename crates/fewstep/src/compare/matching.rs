@@ -1,8 +1,9 @@
 //! Law matching in a comparison: the correction and the conditionals it follows, side by side.
 //!
-//! Both laws are learned from data alone, and the correction goes down the derivative. Or the denoiser is
-//! asked too, and the correction follows a target that is held by the average of its weights. Its bound
-//! falls with the rate: errors that the conditionals stand still with would otherwise be added up to the end.
+//! The denoiser is asked what it knows of noised data, and the correction follows a target that is held by the
+//! average of its weights. Its bound falls with the rate: errors that the conditionals stand still with would
+//! otherwise be added up to the end. A denoiser of other pairs, with a latent, or from masks does not know that
+//! law: then both laws are learned from data alone, and the correction goes down the derivative.
 
 use std::path::Path as FilePath;
 
@@ -94,7 +95,8 @@ impl Context<'_> {
         let sighted = (coords, states + 1, states);
         let network = Opposed::new(sighted, &hidden, self.seed);
         let path = self.chain.path();
-        let follow = self.plan.follow;
+        let knows = path.mask().is_none() && student.carried == 0 && student.coupling.is_none();
+        let follow = knows && !self.plan.derivative;
         // Beside a denoiser the network begins with nothing to add.
         let network = match follow {
             true => network.silent(),

@@ -96,8 +96,9 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Latents a state in Di4C's losses.
     pub latents: usize,
-    /// Whether law matching follows a held target, with the denoiser's word for the data.
-    pub follow: bool,
+    /// Whether law matching goes down the derivative, from data alone, also where it could follow a held
+    /// target with the denoiser's word for the data.
+    pub derivative: bool,
     /// Steps count `(r - t)^-power` in what law matching makes small.
     pub power: f64,
 }
@@ -135,7 +136,7 @@ impl Plan {
             divergence: Divergence::default(),
             spacing: Spacing::default(),
             latents: 8,
-            follow: false,
+            derivative: false,
             power: law::POWER,
         }
     }
@@ -178,14 +179,6 @@ impl Plan {
                 return refuse(format!(
                     "{}: with masks all sequences begin alike, and the first step draws every \
                      coordinate independently whatever it learns; give it a latent, as in di4c+law",
-                    combination.name()
-                ));
-            }
-            let coupled = combination.0.contains(&Method::Redi);
-            if self.follow && law && (carried || coupled) {
-                return refuse(format!(
-                    "{}: a denoiser with a latent, or of other pairs, does not know the law of noised \
-                     data; leave out --follow",
                     combination.name()
                 ));
             }
@@ -244,7 +237,7 @@ impl Plan {
             "divergence of sdtt": self.divergence,
             "spacing of sdtt": self.spacing,
             "latents of di4c": self.latents,
-            "law follows a held target": self.follow,
+            "law goes down the derivative": self.derivative,
             "law counts steps by": self.power,
         })
     }

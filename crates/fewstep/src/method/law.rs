@@ -17,7 +17,9 @@
 //!   its noise is in the ratio, and what is learned of `f` is `ln f/b` itself, from zero.
 //! - **Noised data**, on which the same network is trained: where there is no denoiser to rely on.
 //! - **Both**: it is trained on noised data, from what a denoiser says of them, and what the datum is, the
-//!   denoiser says too, given the other coordinates at the end of the step and this one at its start.
+//!   denoiser says too, given the other coordinates at the end of the step and this one at its start. Not so where
+//!   a step ends in data: there a posterior is the own state's likelihood, whose logarithm has no bound, and what a
+//!   network gets wrong of that would be taken for what the others say.
 //!
 //! The kernel follows the ratio down, the conditionals follow the kernel; when they follow too late,
 //! it overshoots and in the end collapses. These keep them close:
@@ -271,9 +273,13 @@ pub fn step<T: Real, K: Learner<T>, C: Learner<T>>(
         Side::Both(denoiser) => {
             let here = (&real[..], &examples.pairs[..]);
             let others = others(*denoiser, path, here, given, &mut passes.denoiser);
-            // Not to the datum, but to what is known of it where it ended and where this one began.
+            // Not to the datum, but to what is known of it where it ended and where this one began; at data,
+            // where a denoiser's own state drowns what the others say, to the datum.
             for (at, row) in rows.iter().enumerate() {
                 let (pair, x) = (&examples.pairs[row / whole], examples.x[*row]);
+                if pair.r > times::LAST {
+                    continue;
+                }
                 let p = told(path, pair.t, x, &others[places[at]]);
                 path.step_row(pair.t, pair.r, x, &p, &mut drawn[at].1);
             }
