@@ -146,7 +146,7 @@ fn agrees<N: Learner<f64>>(
                 (plain, adaptation),
                 &examples,
                 (number, draws),
-                &held,
+                held,
             );
             assert!(
                 (value - want).abs() < 1e-10 * (1.0 + want.abs()),

@@ -152,7 +152,7 @@ impl Plan {
     pub fn tiny() -> Self {
         let varied = Concentration::default();
         let base = Optimization {
-            steps: 2000,
+            steps: 5000,
             batch: 64,
             rate: 4e-3,
             warmup: 100,
