@@ -19,9 +19,9 @@ pub struct Files {
     /// Pictures in a row of a sheet
     #[arg(long, default_value_t = 8, requires = "place", value_parser = clap::value_parser!(u16).range(1..))]
     columns: u16,
-    /// Width of a pixel in the file
-    #[arg(long, default_value_t = 4, requires = "place", value_parser = clap::value_parser!(u16).range(1..=64))]
-    zoom: u16,
+    /// Width of a pixel in the file: 4 on a sheet, else 1, so that files can be measured as they are
+    #[arg(long, requires = "place", value_parser = clap::value_parser!(u16).range(1..=64))]
+    zoom: Option<u16>,
 }
 
 impl Files {
@@ -31,18 +31,19 @@ impl Files {
             return Ok(());
         };
         let failed = Failure::Failed;
-        let put = |pictures: &[usize], columns: usize, file: &Path| {
-            let png = image::sheet(format, pictures, columns, self.zoom.into());
+        let put = |pictures: &[usize], (columns, zoom): (u16, u16), file: &Path| {
+            let zoom = self.zoom.unwrap_or(zoom);
+            let png = image::sheet(format, pictures, columns.into(), zoom.into());
             let png = png.map_err(|e| failed(e.to_string()))?;
             atomic(file, &png).map_err(|e| failed(e.to_string()))
         };
         if place.extension().is_some_and(|ending| ending == "png") {
-            put(x, self.columns.into(), place)?;
+            put(x, (self.columns, 4), place)?;
         } else {
             std::fs::create_dir_all(place)
                 .map_err(|e| failed(format!("cannot write {}: {e}", place.display())))?;
             for (number, picture) in x.chunks_exact(format.length()).enumerate() {
-                put(picture, 1, &place.join(format!("{number:06}.png")))?;
+                put(picture, (1, 1), &place.join(format!("{number:06}.png")))?;
             }
         }
         println!("{}", place.display());

@@ -277,6 +277,9 @@ fn pictures_by_hand() {
         "sample --from masked --order confidence -n 3 --steps 2 --pictures each",
     );
     assert_eq!(fs::read_dir(dir.join("each")).unwrap().count(), 3);
+    // In their own pixels: the width stands in the header.
+    let one = fs::read(dir.join("each/000000.png")).unwrap();
+    assert_eq!(one[16..20], 12u32.to_be_bytes());
     refused(
         dir,
         "sample --from masked --classes circle",
