@@ -3,16 +3,15 @@
 
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
-use std::{
-    fs,
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering},
-};
+mod common;
 
+use std::{fs, path::Path};
+
+use common::Until;
 use fewstep::{
     data::{Dataset, PictureOptions, Split, prepare_codes, prepare_pictures},
     image::{COUNT, Coder, Figures, Format, PIXELS, Pixels, SHAPES, Tokenization, tokenize},
-    lab::{Metric, Monitor, Silent},
+    lab::{Monitor, Silent},
     sequence::{Chain, Corpus, Data, Exact, Use},
 };
 use fewstep_nn::vq::Vq;
@@ -71,19 +70,6 @@ fn pixels_are_digits_of_patches() {
     assert_eq!(coder.encode_known(&known), [Some(codes[0]), None]);
 }
 
-/// Stops after so many looks.
-struct Impatient(AtomicU64);
-
-impl Monitor for Impatient {
-    fn begin(&self, _: &str, _: u64) {}
-    fn advance(&self, _: &str, _: u64) {}
-    fn end(&self, _: &str) {}
-    fn metric(&self, _: &Metric) {}
-    fn stopped(&self) -> bool {
-        self.0.fetch_sub(1, Ordering::SeqCst) == 0
-    }
-}
-
 fn short() -> Tokenization {
     Tokenization {
         patch: 6,
@@ -106,7 +92,7 @@ fn a_training_that_was_stopped_ends_with_the_same_bits() {
     };
     let found = run(&whole, false, &Silent).unwrap().unwrap();
     for looks in [5, 3] {
-        let stopped = run(&parts, true, &Impatient(AtomicU64::new(looks)));
+        let stopped = run(&parts, true, &Until::asked(looks));
         assert_eq!(stopped.unwrap(), None);
         assert!(!parts.join("reconstruction.json").exists());
     }

@@ -128,7 +128,8 @@ pub trait Network<T: Real>: Sync {
     }
     /// Asks to be shown each row also as if its coordinate showed another symbol, `x [B, L]`, and what is
     /// made of its surroundings stayed; gives whether that is so. The row then comes last of
-    /// [`Logits::others`]. Only where the own state has a part of its own in the logits is it another.
+    /// [`Logits::others`], until the next evaluation or an empty `x`. Only where the own state has a part
+    /// of its own in the logits is it another.
     fn hold(&self, _pass: &mut Self::Pass, _x: &[usize]) -> bool {
         false
     }

@@ -192,11 +192,9 @@ fn informed<T: Real, P: Sync, R>(
         } = logits;
         let (value, beyond) = value.split_at_mut(symbols.min(value.len()));
         let (tangent, _) = tangent.split_at_mut(symbols.min(tangent.len()));
-        let mut held = match pass.held.is_empty() {
-            true => Vec::new(),
-            false => value.to_vec(),
-        };
-        if !held.is_empty() {
+        let mut held = Vec::new();
+        if !pass.held.is_empty() {
+            held.extend_from_slice(value);
             pass.inform((&pass.held, rows[at]), &mut held, &mut []);
         }
         let told = pass.inform((&pass.x, rows[at]), value, tangent);

@@ -57,7 +57,7 @@ const MARGINALS: &str = "What the correction is trained for: the law of each coo
     and the mean total variation to it is given for the prediction without the step (base) and with it \
     (learned). The exact denoiser without the step is as far away as a correction could bring it nearer; \
     with a coordinate’s own state moved along the step, which has a closed form, it is what is left to \
-    learn; the denoiser’s error is its distance to that one, and stays whatever the correction does. Noise is \
+    learn; the denoiser’s error is its distance to the exact denoiser, and stays whatever the correction does. Noise is \
     what the simulation itself is uncertain by.";
 
 const TRAININGS: &str = "The bound is on the negative log-likelihood of validation sequences, in nats a \

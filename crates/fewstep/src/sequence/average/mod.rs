@@ -223,6 +223,8 @@ pub fn step<T: Real, N: Learner<T>>(
             _ => network.descend(&mut passes.main, rows, consumer, gradient),
         };
         total += losses.iter().sum::<f64>();
+        // Rows at rest need no other state.
+        network.hold(&mut passes.main, &[]);
     }
     let about = (examples, plain);
     total += base::descend(network, path, about, |_| scale, &mut passes.main, gradient);
