@@ -274,6 +274,9 @@ pub struct AccelerateArgs {
     /// law: take the law of noised data from the denoiser, in place of learning it from the data
     #[arg(long)]
     trust: bool,
+    /// law: follow a target held by the average of the weights, with the denoiser's word for the data
+    #[arg(long, conflicts_with = "trust")]
+    follow: bool,
     /// sdtt, di4c: size of the teacher's steps; for sdtt double it each round
     #[arg(long, default_value_t = 1.0 / 64.0)]
     teacher_step: f64,
@@ -319,10 +322,12 @@ impl AccelerateArgs {
                 "--full belongs to --method dag and law; leave it out".into(),
             ));
         }
-        if self.trust && self.method != Method::Law {
-            return Err(Failure::Usage(
-                "--trust belongs to --method law; leave it out".into(),
-            ));
+        let only_law = [(self.trust, "--trust"), (self.follow, "--follow")];
+        let given = only_law.iter().find(|(given, _)| *given);
+        if let (Some((_, option)), true) = (given, self.method != Method::Law) {
+            return Err(Failure::Usage(format!(
+                "{option} belongs to --method law; leave it out"
+            )));
         }
         let only_dag = [
             (self.logit_normal, "--logit-normal"),
@@ -376,6 +381,7 @@ impl AccelerateArgs {
                 conditionals_rate: self.conditionals_rate,
                 rise: self.rise,
                 trust: self.trust,
+                follow: self.follow,
             }),
             Method::Sdtt => Accelerator::Sdtt {
                 size: self.teacher_step,

@@ -429,7 +429,7 @@ fn every_method_trains_with_classes() {
     let at = |name: &str| dir.path().join(name);
     let hour = (Duration::from_secs(3600), 3);
     let divergence = Divergence::BackwardKl;
-    let law = |trust| {
+    let law = |trust, follow| {
         Accelerator::Law(Matching {
             head_only: false,
             correction: 8,
@@ -438,6 +438,7 @@ fn every_method_trains_with_classes() {
             conditionals_rate: 1e-2,
             rise: 0.2,
             trust,
+            follow,
         })
     };
     let dimo = |carried| Accelerator::Dimo {
@@ -460,8 +461,9 @@ fn every_method_trains_with_classes() {
             pairs: 30,
             steps: 2,
         },
-        law(false),
-        law(true),
+        law(false, false),
+        law(true, false),
+        law(false, true),
         di4c.clone(),
         dimo(0),
     ];

@@ -323,7 +323,7 @@ fn runs_go_on_where_they_stopped() {
     let mut base = setting(Chain::Uniform);
     let divergence = Divergence::BackwardKl;
     let sizes = base.sizes;
-    let law = |trust: bool| {
+    let law = |trust: bool, follow: bool| {
         Some(Accelerator::Law(Matching {
             head_only: false,
             correction: 8,
@@ -332,6 +332,7 @@ fn runs_go_on_where_they_stopped() {
             conditionals_rate: 1e-2,
             rise: 0.2,
             trust,
+            follow,
         }))
     };
     let methods = [
@@ -364,8 +365,9 @@ fn runs_go_on_where_they_stopped() {
             pairs: 1200,
             steps: 3,
         }),
-        law(false),
-        law(true),
+        law(false, false),
+        law(true, false),
+        law(false, true),
         Some(Accelerator::Dimo {
             carried: 1,
             mix: 0.2,
@@ -483,6 +485,7 @@ fn what_cannot_be_run_is_refused() {
                 conditionals_rate: 1e-3,
                 rise: 0.1,
                 trust: false,
+                follow: false,
             }),
         });
     });

@@ -137,7 +137,7 @@ fn the_built_in_pictures_in_codes() {
         codes: 64,
         hidden: 128,
         embedding: 16,
-        steps: 800,
+        steps: 1200,
         batch: 32,
         rate: 4e-3,
         ..short()

@@ -246,6 +246,7 @@ fn attend<T: Scalar>([b, h, l, d]: [usize; 4], [x, dx, gy]: &Point<T>) -> Pairs<
     let shape = attention::Shape {
         heads: b * h,
         length: l,
+        queries: l,
         width: d,
         causal: false,
     };

@@ -150,10 +150,13 @@ fn matrices_go_on_bit_for_bit() {
     let mut resumed = TrainState::load(dir.path()).unwrap();
     (0..2).for_each(|_| onward(&mut resumed));
     assert_eq!(resumed, whole);
-    // Every trained entry has moved, and no frozen one.
-    for (i, p) in whole.parameters().iter().enumerate() {
+    // Every trained entry has moved, and no frozen one. (In six steps one may come back where it began.)
+    let before = with_matrices(5, 1);
+    let both = before.parameters().iter().zip(whole.parameters());
+    for (i, (before, after)) in both.enumerate() {
         let trained = (3..90).contains(&i) || (95..11_990).contains(&i);
-        assert_eq!(*p != (i as f32).sin(), trained, "parameter {i}");
+        let moved = [before, after].iter().any(|p| **p != (i as f32).sin());
+        assert_eq!(moved, trained, "parameter {i}");
     }
 }
 

@@ -72,6 +72,9 @@ pub struct Matching {
     /// Whether the law of noised data is taken from the denoiser, and not learned too.
     #[serde(default)]
     pub trust: bool,
+    /// Whether the kernel follows a target that is held by the average of its weights.
+    #[serde(default)]
+    pub follow: bool,
 }
 
 /// What makes fewer steps do. A run is one round; the next one starts from it.
@@ -175,6 +178,8 @@ impl Accelerator {
             Self::Dag(average) => back + 2 + average.draws as u64,
             // The denoiser, and the conditionals, in two directions, on what was drawn.
             Self::Law(matching) if matching.trust => back + 1 + 2 * back,
+            // The kernel that is followed, and the denoiser at both ends, beside all of the next.
+            Self::Law(matching) if matching.follow => back + 1 + 2 + 2 * 2 * back,
             // The conditionals on what was drawn and on data.
             Self::Law(_) => back + 2 * 2 * back,
             Self::Sdtt { count, .. } => back + *count as u64,

@@ -17,13 +17,13 @@ use fewstep_ctmc::{Grid, Path};
 use fewstep_nn::{
     Adaptation, Learner, Network, Real, TrainState, checkpoint,
     dit::{Config, Dit, Step},
-    optim::{Averaging, FILE, MOMENTUM, Schedule, Settings, Trainable},
+    optim::{Averaging, Decay, FILE, MOMENTUM, Schedule, Settings, Trainable},
 };
 use serde_json::json;
 
 use super::{
-    Acceleration, Accelerator, Corpus, Denoiser, Examples, Optimizer, Oracle, Prediction, RunError,
-    Setting, Sizes, Use,
+    Acceleration, Accelerator, Corpus, Denoiser, Examples, Matching, Optimizer, Oracle, Prediction,
+    RunError, Setting, Sizes, Use,
     average::{self, Passes},
     base,
     evaluate::quality,
@@ -73,6 +73,9 @@ pub struct Trainer {
     /// The conditionals that law matching learns beside the kernel, or the denoiser that Di[M]O learns
     /// beside the generator.
     second: Option<Second>,
+    /// The kernel with the average of its weights, which law matching follows, and its rate as a share of
+    /// the highest.
+    held: Option<(Denoiser<Dit<f32>>, f64)>,
     metrics: Metrics,
 }
 
@@ -256,7 +259,11 @@ impl Trainer {
             metrics: Metrics::open(dir, state.step())?,
             state,
             second,
+            held: None,
         };
+        if let Some(Accelerator::Law(Matching { follow: true, .. })) = trainer.method() {
+            trainer.held = Some((trainer.network.clone(), 0.0));
+        }
         let fits =
             |state: &TrainState<f32>, parameters: usize| state.parameters().len() == parameters;
         let fits = fits(&trainer.state, trainer.network.parameters().len())
@@ -291,6 +298,12 @@ impl Trainer {
                 let rise = (matching.rise * o.steps as f64) as u64;
                 schedule = Schedule::cosine(o.rate, o.warmup.max(rise), o.steps);
                 second_schedule = Schedule::cosine(matching.conditionals_rate, o.warmup, o.steps);
+                if matching.follow {
+                    second_schedule.decay = Decay::Cosine {
+                        steps: o.steps,
+                        floor: 0.3 * matching.conditionals_rate,
+                    };
+                }
             }
             Some(Accelerator::Dimo { denoiser_rate, .. }) => {
                 second_schedule = Schedule::cosine(*denoiser_rate, o.warmup, o.steps);
@@ -318,6 +331,12 @@ impl Trainer {
         monitor.begin(&stage, o.steps);
         while self.state.step() < o.steps && !monitor.stopped() {
             let step = self.state.step();
+            if let Some((kernel, left)) = &mut self.held {
+                kernel
+                    .parameters_mut()
+                    .copy_from_slice(&self.state.averaged());
+                *left = schedule.rate(step) / schedule.peak;
+            }
             let loss = self.one(step, &mut work, &mut gradient[range.clone()])?;
             let report = self.state.apply(&gradient, loss, &schedule, Some(o.clip))?;
             if let Some(second) = &mut self.second {

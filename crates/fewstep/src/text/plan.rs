@@ -275,6 +275,7 @@ impl Plan {
                 conditionals_rate: o.rate,
                 rise: 0.1,
                 trust: false,
+                follow: false,
             })],
             Di4c => vec![Accelerator::Di4c {
                 latents: LATENTS,

@@ -46,10 +46,12 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn shape(&self, sequences: usize) -> Shape {
+    /// Attention of the first `sequences`, which is asked about the positions of `few`.
+    fn shape(&self, sequences: usize, few: &Self) -> Shape {
         Shape {
             heads: sequences * self.heads,
             length: self.length,
+            queries: few.length,
             width: self.channels / self.heads,
             causal: self.causal,
         }
@@ -63,13 +65,20 @@ impl Sizes {
         (self.length, self.heads, self.channels / self.heads)
     }
 
-    /// Those of some rows of a single sequence.
-    fn only(&self, rows: &[usize]) -> Self {
+    /// Those of some rows of a single sequence, or of all.
+    fn only(&self, rows: Option<&[usize]>) -> Self {
+        let Some(rows) = rows else { return *self };
         assert_eq!(self.batch, 1, "rows are chosen from one sequence");
         Self {
             length: rows.len(),
             ..*self
         }
+    }
+
+    /// Where `rows` of a single sequence are in an array that is sorted by heads.
+    fn in_heads(&self, rows: &[usize]) -> Vec<usize> {
+        let head = |h: usize| rows.iter().map(move |row| h * self.length + row);
+        (0..self.heads).flat_map(head).collect()
     }
 
     /// Entries of a state `[N, C]`.
@@ -83,7 +92,8 @@ impl Sizes {
     }
 }
 
-/// What a block keeps for its backward pass.
+/// What a block keeps for its backward pass: of queries and what comes after them only `rows`, if these
+/// are not all.
 #[derive(Clone, Debug, Default)]
 pub struct Kept<T> {
     x: Vec<T>,
@@ -121,12 +131,11 @@ fn gather<T: Copy>(width: usize, rows: &[usize], from: &[T], to: &mut Vec<T>) {
     }
 }
 
-/// The same in place, with `rows` in ascending order.
-fn gather_here<T: Copy>(width: usize, rows: &[usize], all: &mut Vec<T>) {
+/// The same in place, with `rows` in ascending order: they come first.
+fn gather_here<T: Copy>(width: usize, rows: &[usize], all: &mut [T]) {
     for (i, &row) in rows.iter().enumerate() {
         all.copy_within(row * width..(row + 1) * width, i * width);
     }
-    all.truncate(rows.len() * width);
 }
 
 /// Puts rows back where they were gathered.
@@ -186,8 +195,8 @@ impl<'a, T: Real> BlockPass<'a, T> {
     }
 
     /// Moves the state `x [N, C]` through the block, and the tangent of its first sequences. If only
-    /// some `rows` of a single sequence are wanted, the others stay as they are from where no row
-    /// looks at another any more, which is after attention.
+    /// some `rows` of a single sequence are wanted, the others say what they have to say to these, and
+    /// stay as they are.
     pub fn forward(
         &mut self,
         (c, dc): (&[T], &[T]),
@@ -204,10 +213,8 @@ impl<'a, T: Real> BlockPass<'a, T> {
             self.feed(s, &dmodulation, (x, dx), kept);
             return;
         };
-        let l = s.only(rows);
-        let [h, dh, _, some, dsome, ..] = &mut self.scratch.narrow;
-        gather_here(s.channels, rows, h);
-        gather_here(s.channels, &rows[..l.moving * rows.len()], dh);
+        let l = s.only(Some(rows));
+        let [_, _, _, some, dsome, ..] = &mut self.scratch.narrow;
         let (mut some, mut dsome) = (std::mem::take(some), std::mem::take(dsome));
         gather(s.channels, rows, x, &mut some);
         gather(s.channels, &rows[..l.moving * rows.len()], dx, &mut dsome);
@@ -218,13 +225,15 @@ impl<'a, T: Real> BlockPass<'a, T> {
         (*kept_some, *kept_dsome) = (some, dsome);
     }
 
-    /// What attention says of the state, and its tangent: in the first two narrow arrays.
+    /// What attention says to the rows that are wanted, and its tangent: in the first two narrow arrays.
     fn attend(&mut self, dmodulation: &[T], (x, dx): (&[T], &[T]), kept: &mut Kept<T>) {
         let (s, p, b) = (self.sizes, self.parameters, self.block);
         let (n, m, width) = (s.state(), s.moved(), s.channels);
+        let few = s.only(kept.rows.as_deref());
+        let wanted = kept.rows.as_deref().map(|rows| s.in_heads(rows));
         let scratch = &mut *self.scratch;
         let [h, dh, moved, ..] = &mut scratch.narrow;
-        let (h, dh, moved) = (sized(h, n), sized(dh, m), sized(moved, m));
+        let (h, dh, moved) = (sized(h, n), sized(dh, m), sized(moved, few.moved()));
         kept.x.clear();
         kept.x.extend_from_slice(x);
         let rows = n / width;
@@ -239,10 +248,14 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let [q, k, v] = &mut kept.qkv;
         let parts = [sized(q, n), sized(k, n), sized(v, n)];
         rotary::split(self.angles, (s.length, s.heads), three, parts);
-        let o = sized(&mut kept.o, n);
-        let lse = sized(&mut kept.lse, rows * s.heads);
-        attention::forward(s.shape(s.batch), [q, k, v], o, lse);
-        rotary::merge(s.parts(), o, h);
+        if let Some(wanted) = &wanted {
+            gather_here(width / s.heads, wanted, q);
+            q.truncate(few.state());
+        }
+        let o = sized(&mut kept.o, few.state());
+        let lse = sized(&mut kept.lse, few.state() / width * s.heads);
+        attention::forward(s.shape(s.batch, &few), [q, k, v], o, lse);
+        rotary::merge(few.parts(), o, &mut h[..few.state()]);
         if m > 0 {
             norm.tangent((&kept.x, stats), (dx, dmodulation), dh);
             let three = &mut three[..3 * m];
@@ -250,16 +263,20 @@ impl<'a, T: Real> BlockPass<'a, T> {
             let dparts = &mut sized(&mut scratch.wide[0], 3 * m)[..];
             let (dq, rest) = dparts.split_at_mut(m);
             let (dk, dv) = rest.split_at_mut(m);
-            rotary::split(self.angles, (s.length, s.heads), three, [dq, dk, dv]);
-            let (shape, at) = (s.shape(s.moving), ..m);
+            let dparts = [&mut *dq, &mut *dk, &mut *dv];
+            rotary::split(self.angles, (s.length, s.heads), three, dparts);
+            if let Some(wanted) = &wanted {
+                gather_here(width / s.heads, wanted, dq);
+            }
+            let (shape, asked) = (s.shape(s.moving, &few), few.moved());
             attention::tangent(
                 shape,
-                [&q[at], &k[at], &v[at]],
-                [dq, dk, dv],
-                (&o[at], &lse[..m / width * s.heads]),
+                [&q[..asked], &k[..m], &v[..m]],
+                [&dq[..asked], dk, dv],
+                (&o[..asked], &lse[..asked / width * s.heads]),
                 moved,
             );
-            rotary::merge(s.parts(), moved, dh);
+            rotary::merge(few.parts(), moved, &mut dh[..asked]);
         }
     }
 
@@ -295,17 +312,19 @@ impl<'a, T: Real> BlockPass<'a, T> {
             norm2.tangent((x, stats), (dx, dmodulation), dh);
         }
         let hidden = sized(&mut kept.hidden, 4 * n);
-        let active = sized(wide, 4 * n);
+        let (active, dwide) = (sized(wide, 4 * n), sized(dwide, 4 * m));
         times(self.matrices.up, h, hidden);
-        gelu::forward(s.form(), hidden, &p[b.up.bias.clone()], active);
+        times(self.matrices.up, dh, dwide);
+        let bias = &p[b.up.bias.clone()];
+        let ((moving, still), (to, rest)) =
+            (hidden.split_at_mut(4 * m), active.split_at_mut(4 * m));
+        gelu::forward_chain(s.form(), moving, bias, to, dwide);
+        gelu::forward(s.form(), still, bias, rest);
         let out = sized(&mut kept.out, n);
         times(self.matrices.down, active, out);
         let gate2 = gate(&s, mods, 1);
         gate2.forward(out, Some(&p[b.down.bias.clone()]), x);
         if m > 0 {
-            let dwide = sized(dwide, 4 * m);
-            times(self.matrices.up, dh, dwide);
-            gelu::chain(s.form(), &hidden[..4 * m], dwide);
             times(self.matrices.down, dwide, moved);
             gate2.tangent(&out[..m], (moved, dmodulation), dx);
         }
@@ -315,8 +334,7 @@ impl<'a, T: Real> BlockPass<'a, T> {
     /// the matrices need is left in the scratch arrays for [`Scratch::piece`]; those of
     /// vectors are returned. Rows that the forward pass was not asked for have no gradient.
     pub fn backward(&mut self, kept: &Kept<T>, gx: &mut [T]) -> Sums<T> {
-        let (s, b) = (self.sizes, self.block);
-        let (n, width) = (s.state(), s.channels);
+        let (s, b, width) = (self.sizes, self.block, self.sizes.channels);
         let mut sums = Sums {
             modulation: vec![T::of(0.0); kept.modulation.len()],
             norms: [0, 1].map(|_| vec![T::of(0.0); width]),
@@ -330,13 +348,8 @@ impl<'a, T: Real> BlockPass<'a, T> {
             Some(rows) => {
                 let mut some = Vec::new();
                 gather(width, rows, gx, &mut some);
-                self.feed_back(s.only(rows), kept, &mut some, &mut sums);
+                self.feed_back(s.only(Some(rows)), kept, &mut some, &mut sums);
                 scatter(width, rows, &some, gx);
-                let [.., go, gh] = &mut self.scratch.narrow;
-                go.clear();
-                go.resize(n, T::of(0.0));
-                scatter(width, rows, gh, go);
-                std::mem::swap(go, gh);
             }
         }
         self.attend_back(kept, gx, &mut sums);
@@ -356,20 +369,15 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let gmods = &mut sums.modulation;
         let gate2 = gate(&s, mods, 1);
         gate2.backward(&kept.out, gx, gy2, gmods, Some(&mut sums.down));
-        gelu::value(s.form(), &kept.hidden, active);
         times(self.matrices.down, gy2, gwide);
-        gelu::chain(s.form(), &kept.hidden, gwide);
+        gelu::value_chain(s.form(), &kept.hidden, active, gwide);
         add_column_sums(gwide, &mut sums.up);
         // The state between the branches, by the operations of the forward pass.
         let gate1 = gate(&s, mods, 0);
-        rotary::merge(self.sizes.parts(), &kept.o, sized(merged, kept.o.len()));
-        middle.clear();
+        rotary::merge(s.parts(), &kept.o, sized(merged, n));
         match &kept.rows {
-            None => middle.extend_from_slice(&kept.x),
-            Some(rows) => {
-                gather(width, rows, &kept.x, middle);
-                gather_here(width, rows, merged);
-            }
+            None => middle.clone_from(&kept.x),
+            Some(rows) => gather(width, rows, &kept.x, middle),
         }
         gh.copy_from_slice(&kept.attended);
         gate1.forward(gh, None, middle);
@@ -389,20 +397,29 @@ impl<'a, T: Real> BlockPass<'a, T> {
         let (s, p, b) = (self.sizes, self.parameters, self.block);
         let (n, width) = (s.state(), s.channels);
         let scratch = &mut *self.scratch;
+        let few = s.only(kept.rows.as_deref());
         let [h1, .., go, gh] = &mut scratch.narrow;
-        let [h1, go, gh] = [h1, go, gh].map(|v| sized(v, n));
+        let [h1, go, gh] = [(h1, n), (go, few.state()), (gh, n)].map(|(v, n)| sized(v, n));
         let [three, gparts] = scratch.three.each_mut().map(|v| sized(v, 3 * n));
-        rotary::divide(s.parts(), gh, go);
+        rotary::divide(few.parts(), &gh[..few.state()], go);
         let (gq, rest) = gparts.split_at_mut(n);
         let (gk, gv) = rest.split_at_mut(n);
         let [q, k, v] = &kept.qkv;
+        let asked = match &kept.rows {
+            None => &mut *gq,
+            Some(_) => &mut gh[..few.state()],
+        };
         attention::backward(
-            s.shape(s.batch),
+            s.shape(s.batch, &few),
             [q, k, v],
             (&kept.o, &kept.lse),
             go,
-            [gq, gk, gv],
+            [asked, gk, gv],
         );
+        if let Some(rows) = &kept.rows {
+            gq.fill(T::of(0.0));
+            scatter(width / s.heads, &s.in_heads(rows), &gh[..few.state()], gq);
+        }
         rotary::join(self.angles, (s.length, s.heads), [gq, gk, gv], three);
         if b.qkv_bias.is_some() {
             add_column_sums(three, &mut sums.qkv);

@@ -113,6 +113,11 @@ impl<T: Real> Task<T> for Pack<'_, T> {
         if !M::TUNED || n * k == 0 {
             return;
         }
+        if let Some(large) = micro.large() {
+            let panels = aligned(buffer, large.packed_len(k, n));
+            large.pack(view, panels, !ALONE.get());
+            return;
+        }
         let (depth, width) = (depth_of(k), n.next_multiple_of(M::COLS));
         let panels = aligned(buffer, k * width);
         for first in (0..k).step_by(depth) {
@@ -134,9 +139,12 @@ struct Packed<'a, T> {
 impl<'a, T: Real> Task<T> for Packed<'a, T> {
     type Output = Right<'a, T>;
 
-    fn run<M: Micro<T>>(self, _: M) -> Right<'a, T> {
+    fn run<M: Micro<T>>(self, micro: M) -> Right<'a, T> {
         let Self { view, buffer } = self;
-        let size = view.rows() * view.cols().next_multiple_of(M::COLS);
+        let size = match micro.large() {
+            Some(large) => large.packed_len(view.rows(), view.cols()),
+            None => view.rows() * view.cols().next_multiple_of(M::COLS),
+        };
         let panels = (M::TUNED && size > 0).then(|| &buffer[start_of(buffer)..][..size]);
         Right { view, panels }
     }
@@ -166,19 +174,23 @@ fn product<T: Real>(a: View<T>, b: Right<T>, c: &mut [T], accumulate: bool, thre
     });
 }
 
-struct Product<'a, T> {
-    a: View<'a, T>,
-    b: Right<'a, T>,
-    c: &'a mut [T],
-    accumulate: bool,
-    threads: bool,
+/// `c (+)= a b`, of sizes above zero.
+pub(super) struct Product<'a, T> {
+    pub(super) a: View<'a, T>,
+    pub(super) b: Right<'a, T>,
+    pub(super) c: &'a mut [T],
+    pub(super) accumulate: bool,
+    pub(super) threads: bool,
 }
 
 impl<T: Real> Task<T> for Product<'_, T> {
     type Output = ();
 
     fn run<M: Micro<T>>(self, micro: M) {
-        if M::TUNED {
+        if let Some(large) = micro.large() {
+            let operands = (self.a, self.b.view, self.b.panels);
+            large.multiply(operands, self.c, self.accumulate, self.threads);
+        } else if M::TUNED {
             self.packed(micro);
         } else {
             self.library();
@@ -190,7 +202,7 @@ impl<T: Real> Product<'_, T> {
     fn packed<M: Micro<T>>(self, micro: M) {
         let (m, n, k) = (self.a.rows(), self.b.view.cols(), self.a.cols());
         let depth = depth_of(k);
-        let c = Shared(self.c.as_mut_ptr());
+        let c = Shared::new(self.c);
         if let Some(left) = Left::in_place(self.a) {
             // SAFETY: `c` has m rows of n and is borrowed exclusively.
             unsafe {
@@ -267,7 +279,7 @@ impl<T: Real> Product<'_, T> {
 }
 
 /// Calls `f` with every piece of `data` and its number, over all threads or in order.
-fn each<T: Real>(
+pub(super) fn each<T: Real>(
     data: &mut [T],
     piece: usize,
     threads: bool,
@@ -325,7 +337,7 @@ impl<'a, T: Real> Left<'a, T> {
 
 /// The start of a result that is divided among tasks.
 #[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
+pub(super) struct Shared<T>(pub(super) *mut T);
 
 // SAFETY: every task writes its own rows and columns; see `columns`.
 unsafe impl<T: Send> Send for Shared<T> {}
@@ -333,8 +345,13 @@ unsafe impl<T: Send> Send for Shared<T> {}
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
+    /// All of a result.
+    pub(super) fn new(c: &mut [T]) -> Self {
+        Self(c.as_mut_ptr())
+    }
+
     /// From the entry at distance `i` on.
-    fn at(self, i: usize) -> Self {
+    pub(super) fn at(self, i: usize) -> Self {
         Self(self.0.wrapping_add(i))
     }
 }

@@ -4,12 +4,16 @@
 //! it packs panels in the order an innermost loop reads them ([`pack`]) and runs that loop itself
 //! ([`micro`]), one per instruction set, chosen at run time.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod matmul;
 pub mod micro;
 pub mod pack;
 
+#[cfg(target_arch = "x86_64")]
+pub use amx::Amx;
 pub use matmul::{Buffers, Left, Right, aligned, alone, least, matmul, matmul_here, multiply};
-pub use micro::{Lines, Micro, Portable};
+pub use micro::{Large, Lines, Micro, Portable};
 pub use pack::View;
 
 use crate::Real;
@@ -26,6 +30,9 @@ pub trait Task<T: Real> {
 pub(crate) fn dispatch_f32<K: Task<f32>>(task: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     {
+        if let Some(micro) = Amx::detect() {
+            return task.run(micro);
+        }
         if let Some(micro) = micro::Avx512::detect() {
             return task.run(micro);
         }
@@ -106,6 +113,105 @@ mod tests {
         }
     }
 
+    /// What is there of a machine's kernels, beside the one that it would take: small products and large.
+    #[cfg(target_arch = "x86_64")]
+    fn panels_and_threads<M: Micro<f32>>(
+        micro: Option<M>,
+        (a, b, want): (View<f32>, View<f32>, &[f64]),
+        name: &str,
+    ) {
+        let Some(micro) = micro else { return };
+        let mut c = vec![1.0; want.len()];
+        Shape(a, b, &mut c).run(micro);
+        close(&c, want, 3e-5, &format!("panels, {name}"));
+        for threads in [false, true] {
+            c.fill(1.0);
+            let product = matmul::Product {
+                a,
+                b: b.into(),
+                c: &mut c,
+                accumulate: true,
+                threads,
+            };
+            product.run(micro);
+            close(&c, want, 3e-5, &format!("large, threads {threads}, {name}"));
+        }
+    }
+
+    /// Six products of parts are as exact as the product they stand for: against f64, the worst entry is off by
+    /// less than a sum of so many f32 can be, and by no more than twice what it is by vectors.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn tiles_are_as_exact_as_vectors() {
+        let (Some(tiles), Some(vectors)) = (Amx::detect(), micro::Avx512::detect()) else {
+            return;
+        };
+        fn run<M: Micro<f32>>(micro: M, a: View<f32>, b: View<f32>) -> Vec<f32> {
+            let mut c = vec![0.0; a.rows() * b.cols()];
+            let product = matmul::Product {
+                a,
+                b: b.into(),
+                c: &mut c,
+                accumulate: false,
+                threads: true,
+            };
+            product.run(micro);
+            c
+        }
+        for (m, n, k, scale) in [(70, 90, 1, 1.0), (64, 96, 31, 1e-12), (50, 70, 1200, 1e15)] {
+            // Numbers of many sizes, with all 24 bits in use.
+            let many = |count: usize, seed: f64| -> Vec<f32> {
+                let numbers = numbers::<f64>(count, seed).into_iter().enumerate();
+                let spread = |(i, x): (usize, f64)| x * scale * 3f64.powi(i as i32 % 13 - 6);
+                numbers.map(spread).map(|x| x as f32).collect()
+            };
+            let (a, b) = (many(m * k, 0.1), many(k * n, 2.0));
+            let wide = |v: &[f32]| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
+            let size = |v: &[f32]| v.iter().map(|x| f64::from(x.abs())).collect::<Vec<_>>();
+            let want = plain(&wide(&a), &wide(&b), (m, n, k));
+            let sizes = plain(&size(&a), &size(&b), (m, n, k));
+            let (left, right) = (View::new(&a, m, k), View::new(&b, k, n));
+            let worst = |c: Vec<f32>| {
+                let all = c.iter().zip(&want).zip(&sizes);
+                all.map(|((c, w), s)| (f64::from(*c) - w).abs() / s)
+                    .fold(0.0, f64::max)
+            };
+            let (by_tiles, by_vectors) = (
+                worst(run(tiles, left, right)),
+                worst(run(vectors, left, right)),
+            );
+            assert!(
+                by_tiles < 6e-8 * (1.0 + (k as f64).sqrt()),
+                "{by_tiles:e}, k = {k}"
+            );
+            assert!(
+                by_tiles < 2.0 * by_vectors + 6e-8,
+                "{by_tiles:e} and {by_vectors:e}"
+            );
+        }
+    }
+
+    /// What is not finite is found at the end, whoever multiplies.
+    #[test]
+    fn what_is_not_finite_stays_so() {
+        let (m, n, k) = (40, 50, 70);
+        for bad in [
+            f32::NAN,
+            f32::from_bits(0x7fff_ffff),
+            f32::from_bits(0x7f80_0001),
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+        ] {
+            let (mut a, b) = (numbers::<f32>(m * k, 0.1), numbers::<f32>(k * n, 2.0));
+            a[17 * k + 33] = bad;
+            let mut c = vec![0.0; m * n];
+            matmul(View::new(&a, m, k), View::new(&b, k, n), &mut c, false);
+            for (i, c) in c.iter().enumerate() {
+                assert_eq!(c.is_finite(), i / n != 17, "{bad}: entry {i} is {c}");
+            }
+        }
+    }
+
     /// Each kernel, in all four layouts of its operands, against the sum written out.
     #[test]
     fn every_kernel_multiplies() {
@@ -129,16 +235,18 @@ mod tests {
                     close(&c, &want, 3e-5, &format!("portable {name}"));
                     #[cfg(target_arch = "x86_64")]
                     {
-                        if let Some(micro) = micro::Avx512::detect() {
-                            c.fill(1.0);
-                            Shape(a, b, &mut c).run(micro);
-                            close(&c, &want, 3e-5, &format!("avx512 {name}"));
-                        }
-                        if let Some(micro) = micro::Avx2::detect() {
-                            c.fill(1.0);
-                            Shape(a, b, &mut c).run(micro);
-                            close(&c, &want, 3e-5, &format!("avx2 {name}"));
-                        }
+                        let operands = (a, b, &want[..]);
+                        panels_and_threads(Amx::detect(), operands, &format!("amx {name}"));
+                        panels_and_threads(
+                            micro::Avx512::detect(),
+                            operands,
+                            &format!("avx512 {name}"),
+                        );
+                        panels_and_threads(
+                            micro::Avx2::detect(),
+                            operands,
+                            &format!("avx2 {name}"),
+                        );
                     }
                     c.fill(1.0);
                     matmul(a, b, &mut c, true);

@@ -1,7 +1,8 @@
 //! Attention, `o = softmax(q k^T / sqrt(d)) v`, in memory linear in the length.
 //!
 //! Arrays are head-major `[heads, L, d]`, where `heads` counts the heads of all sequences; each is
-//! one task. Scores are computed for a panel of queries at a time and laid out with the queries as
+//! one task. There may be fewer queries than keys: those of the positions that anybody asks about.
+//! Scores are computed for a panel of queries at a time and laid out with the queries as
 //! columns, `s [L keys, queries]`: that is at once what the kernel writes, what a softmax over keys
 //! does best (all queries of a register side by side, no sum across one), and the packed operand of
 //! the second product. Only `lse = ln sum exp` of each query is kept for the other two passes,
@@ -24,8 +25,10 @@ use crate::{
 pub struct Shape {
     /// Heads of all sequences.
     pub heads: usize,
-    /// Positions `L`.
+    /// Positions `L`: keys and values.
     pub length: usize,
+    /// Queries, and rows of the result.
+    pub queries: usize,
     /// Channels `d` of one head.
     pub width: usize,
     /// Whether a query sees no key behind its own.
@@ -33,8 +36,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn one(&self) -> usize {
-        self.length * self.width
+    /// Numbers of a head's keys, and of its queries.
+    fn one(&self) -> (usize, usize) {
+        assert!(!self.causal || self.queries == self.length);
+        (self.length * self.width, self.queries * self.width)
     }
 
     fn scale<T: Real>(&self) -> T {
@@ -52,7 +57,7 @@ impl Shape {
     }
 }
 
-/// `o [heads, L, d]` and `lse [heads, L]`.
+/// `o [heads, queries, d]` and `lse [heads, queries]`.
 pub fn forward<T: Real>(shape: Shape, [q, k, v]: [&[T]; 3], o: &mut [T], lse: &mut [T]) {
     T::dispatch(Forward {
         shape,
@@ -113,14 +118,23 @@ impl<T: Real> Task<T> for Forward<'_, T> {
     type Output = ();
 
     fn run<M: Micro<T>>(self, micro: M) {
-        let Shape { length, width, .. } = self.shape;
-        let (one, scale) = (self.shape.one(), self.shape.scale());
-        let heads = self.o.par_chunks_mut(one);
-        let heads = heads.zip(self.lse.par_chunks_mut(length));
+        let Shape {
+            length,
+            queries: count,
+            width,
+            ..
+        } = self.shape;
+        let ((one, few), scale) = (self.shape.one(), self.shape.scale());
+        let heads = self.o.par_chunks_mut(few);
+        let heads = heads.zip(self.lse.par_chunks_mut(count));
         let heads = heads.enumerate().with_min_len(least());
         heads.for_each(|(head, (o, lse))| {
             let at = head * one..(head + 1) * one;
-            let (q, k, v) = (&self.q[at.clone()], &self.k[at.clone()], &self.v[at]);
+            let (q, k, v) = (
+                &self.q[head * few..(head + 1) * few],
+                &self.k[at.clone()],
+                &self.v[at],
+            );
             let mut buffer = T::take();
             let [values, queries, scores, out] = carve(
                 &mut buffer,
@@ -133,8 +147,8 @@ impl<T: Real> Task<T> for Forward<'_, T> {
             );
             let keys = Left::rows(k, width);
             let values = columns_of(micro, (v, width), values);
-            for first in (0..length).step_by(M::COLS) {
-                let count = M::COLS.min(length - first);
+            for first in (0..count).step_by(M::COLS) {
+                let count = M::COLS.min(count - first);
                 let rows = first * width..(first + count) * width;
                 queries_of(micro, (&q[rows.clone()], width), scale, queries);
                 scores_of(micro, (length, width), keys, queries, scores, false);
@@ -167,21 +181,27 @@ struct Tangent<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: Real> Task<T> for Tangent<'_, T> {
+impl<'a, T: Real> Task<T> for Tangent<'a, T> {
     type Output = ();
 
     fn run<M: Micro<T>>(self, micro: M) {
-        let Shape { length, width, .. } = self.shape;
-        let (one, scale) = (self.shape.one(), self.shape.scale());
+        let Shape {
+            length,
+            queries: count,
+            width,
+            ..
+        } = self.shape;
+        let ((one, few), scale) = (self.shape.one(), self.shape.scale());
         self.out
-            .par_chunks_mut(one)
+            .par_chunks_mut(few)
             .enumerate()
             .with_min_len(least())
             .for_each(|(head, result)| {
-                let at = head * one..(head + 1) * one;
-                let [q, k, v] = self.primal.map(|part| &part[at.clone()]);
-                let [dq, dk, dv] = self.moved.map(|part| &part[at.clone()]);
-                let (o, lse) = (&self.o[at], &self.lse[head * length..]);
+                let (asked, at) = (head * few..(head + 1) * few, head * one..(head + 1) * one);
+                let own =
+                    |[q, k, v]: [&'a [T]; 3]| [&q[asked.clone()], &k[at.clone()], &v[at.clone()]];
+                let ([q, k, v], [dq, dk, dv]) = (own(self.primal), own(self.moved));
+                let (o, lse) = (&self.o[asked.clone()], &self.lse[head * count..]);
                 let mut buffer = T::take();
                 let cols_len = pack::lhs_len::<T, M>(width, length);
                 let (panel, tile) = (M::COLS * length, M::COLS * width);
@@ -192,8 +212,8 @@ impl<T: Real> Task<T> for Tangent<'_, T> {
                 let (keys, dkeys) = (Left::rows(k, width), Left::rows(dk, width));
                 let values = columns_of(micro, (v, width), values);
                 let dvalues = columns_of(micro, (dv, width), dvalues);
-                for first in (0..length).step_by(M::COLS) {
-                    let count = M::COLS.min(length - first);
+                for first in (0..count).step_by(M::COLS) {
+                    let count = M::COLS.min(count - first);
                     let rows = first * width..(first + count) * width;
                     queries_of(micro, (&q[rows.clone()], width), scale, queries);
                     queries_of(micro, (&dq[rows.clone()], width), scale, dqueries);
@@ -231,17 +251,23 @@ impl<T: Real> Task<T> for Backward<'_, T> {
     type Output = ();
 
     fn run<M: Micro<T>>(self, micro: M) {
-        let Shape { length, width, .. } = self.shape;
-        let (one, scale) = (self.shape.one(), self.shape.scale::<T>());
+        let Shape {
+            length,
+            queries: count,
+            width,
+            ..
+        } = self.shape;
+        let ((one, few), scale) = (self.shape.one(), self.shape.scale::<T>());
         let [gq, gk, gv] = self.gradient;
-        let heads = gq.par_chunks_mut(one).zip(gk.par_chunks_mut(one));
+        let heads = gq.par_chunks_mut(few).zip(gk.par_chunks_mut(one));
         let heads = heads.zip(gv.par_chunks_mut(one));
         let heads = heads.enumerate().with_min_len(least());
         heads.for_each(|(head, ((gq, gk), gv))| {
-            let at = head * one..(head + 1) * one;
-            let [q, k, v] = self.primal.map(|part| &part[at.clone()]);
-            let (o, go) = (&self.o[at.clone()], &self.go[at]);
-            let lse = &self.lse[head * length..];
+            let (asked, at) = (head * few..(head + 1) * few, head * one..(head + 1) * one);
+            let [q, k, v] = self.primal;
+            let (q, k, v) = (&q[asked.clone()], &k[at.clone()], &v[at]);
+            let (o, go) = (&self.o[asked.clone()], &self.go[asked]);
+            let lse = &self.lse[head * count..];
             let mut buffer = T::take();
             let (panel, tile) = (M::COLS * length, M::COLS * width);
             let [keys_t, queries, gout, p, ds, out, lines] = carve(
@@ -260,8 +286,8 @@ impl<T: Real> Task<T> for Backward<'_, T> {
             let keys_t = columns_of(micro, (k, width), keys_t);
             gk.fill(T::of(0.0));
             gv.fill(T::of(0.0));
-            for first in (0..length).step_by(M::COLS) {
-                let count = M::COLS.min(length - first);
+            for first in (0..count).step_by(M::COLS) {
+                let count = M::COLS.min(count - first);
                 let rows = first * width..(first + count) * width;
                 let (q, o, go) = (&q[rows.clone()], &o[rows.clone()], &go[rows.clone()]);
                 queries_of(micro, (q, width), scale, queries);

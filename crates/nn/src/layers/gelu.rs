@@ -67,17 +67,34 @@ pub fn forward<T: Real>(form: Form, u: &mut [T], bias: &[T], out: &mut [T]) {
         .zip(out.par_chunks_mut(rows))
         .with_min_len(least())
         .for_each(|(u, out)| {
-            simd::run(
-                &mut *u,
-                #[inline(always)]
-                |u: &mut [T]| {
-                    for u in u.chunks_exact_mut(bias.len()) {
-                        u.iter_mut().zip(bias).for_each(|(u, b)| *u += *b);
-                    }
-                },
-            );
+            add_bias(u, bias);
             value(form, u, out);
         });
+}
+
+/// As [`forward`], and `v = gelu'(u) v` of a `v` as large: the curve is worked out once for both.
+pub fn forward_chain<T: Real>(form: Form, u: &mut [T], bias: &[T], out: &mut [T], v: &mut [T]) {
+    let rows = (CHUNK / bias.len()).max(1) * bias.len();
+    u.par_chunks_mut(rows)
+        .zip(out.par_chunks_mut(rows))
+        .zip(v.par_chunks_mut(rows))
+        .with_min_len(least())
+        .for_each(|((u, out), v)| {
+            add_bias(u, bias);
+            value_chain(form, u, out, v);
+        });
+}
+
+fn add_bias<T: Real>(u: &mut [T], bias: &[T]) {
+    simd::run(
+        u,
+        #[inline(always)]
+        |u: &mut [T]| {
+            for u in u.chunks_exact_mut(bias.len()) {
+                u.iter_mut().zip(bias).for_each(|(u, b)| *u += *b);
+            }
+        },
+    );
 }
 
 /// `out = gelu(u)`, of a `u` that has its bias.
@@ -98,12 +115,51 @@ pub fn chain<T: Real>(form: Form, u: &[T], v: &mut [T]) {
         u,
         v,
         #[inline(always)]
-        |(_, slope), v| {
-            let (product, tiny) = (*v * slope, T::of(TINY));
-            let seen = product > tiny || product < -tiny;
-            *v = if seen { product } else { T::of(0.0) };
-        },
+        |(_, slope), v| times(slope, v),
     );
+}
+
+/// [`value`] and [`chain`] with the curve worked out once.
+pub fn value_chain<T: Real>(form: Form, u: &[T], out: &mut [T], v: &mut [T]) {
+    u.par_chunks(CHUNK)
+        .zip(out.par_chunks_mut(CHUNK))
+        .zip(v.par_chunks_mut(CHUNK))
+        .with_min_len(least())
+        .for_each(|all| {
+            simd::run(
+                all,
+                #[inline(always)]
+                |((u, out), v): ((&[T], &mut [T]), &mut [T])| {
+                    let lines = u.iter().zip(out).zip(v);
+                    match form {
+                        Form::Tanh => {
+                            for ((u, out), v) in lines {
+                                both(Form::Tanh.at(*u), out, v);
+                            }
+                        }
+                        Form::Exact => {
+                            for ((u, out), v) in lines {
+                                both(Form::Exact.at(*u), out, v);
+                            }
+                        }
+                    }
+                },
+            );
+        });
+}
+
+#[inline(always)]
+fn both<T: Real>((value, slope): (T, T), out: &mut T, v: &mut T) {
+    *out = value;
+    times(slope, v);
+}
+
+/// `v = slope v`, or zero where that is nearly so.
+#[inline(always)]
+fn times<T: Real>(slope: T, v: &mut T) {
+    let (product, tiny) = (*v * slope, T::of(TINY));
+    let seen = product > tiny || product < -tiny;
+    *v = if seen { product } else { T::of(0.0) };
 }
 
 /// `f((gelu(u), gelu'(u)), v)` of every pair, with the form settled outside of the loop.

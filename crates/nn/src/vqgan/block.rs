@@ -135,9 +135,11 @@ impl<'a, T: Real> State<'a, T> {
             conv.forward(self.pictures, &self.normed, &mut part, false);
             part
         });
+        let length = self.pictures.height * self.pictures.width;
         let shape = Shape {
             heads: self.pictures.count,
-            length: self.pictures.height * self.pictures.width,
+            length,
+            queries: length,
             width: self.pictures.channels,
             causal: false,
         };

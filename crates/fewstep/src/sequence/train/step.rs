@@ -189,10 +189,16 @@ impl Trainer {
                 let pairs = times::steps(path, &matching.grids, o.batch, address);
                 let examples = self.examples(&data()?, &pairs, address);
                 // At rest a correction is zero: the network is the denoiser that it corrects.
-                let side = match matching.trust {
-                    true => law::Side::Denoiser(self.frozen.as_ref().unwrap_or(&self.network)),
-                    false => law::Side::Data,
+                let denoiser = self.frozen.as_ref().unwrap_or(&self.network);
+                let side = match (matching.trust, matching.follow) {
+                    (true, _) => law::Side::Denoiser(denoiser),
+                    (_, true) => law::Side::Both(denoiser),
+                    _ => law::Side::Data,
                 };
+                let held = self.held.as_ref().map(|(kernel, left)| law::Held {
+                    kernel,
+                    bound: 4.0 * left,
+                });
                 let Work {
                     matching,
                     second,
@@ -208,7 +214,7 @@ impl Trainer {
                 let now = law::step(
                     (&self.network, &network.network),
                     (&examples, side),
-                    (path, law::POWER, None),
+                    (path, law::POWER, held),
                     address,
                     matching,
                     (&mut into, &mut second),

@@ -69,7 +69,7 @@ unsafe fn tile_512<const ROWS: usize, const VECTORS: usize>(
 
 /// Turns 16 rows of 16 numbers into columns, in registers.
 #[target_feature(enable = "avx512f")]
-fn transpose_16(r: [__m512; 16]) -> [__m512; 16] {
+pub(in crate::kernel) fn transpose_16(r: [__m512; 16]) -> [__m512; 16] {
     let mut t = r;
     for i in 0..8 {
         t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);

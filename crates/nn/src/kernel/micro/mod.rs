@@ -18,8 +18,11 @@ mod avx2;
 mod avx512;
 
 #[cfg(target_arch = "x86_64")]
+pub(super) use avx512::transpose_16;
+#[cfg(target_arch = "x86_64")]
 pub use {avx2::Avx2, avx512::Avx512};
 
+use super::View;
 use crate::Real;
 
 /// Some rows of a left operand: entry `(i, l)` is `data[i row + l step]`.
@@ -68,6 +71,29 @@ pub trait Micro<T: Real>: Copy + Send + Sync {
     ) {
         transpose_plain::<T, WIDTH>(rows, stride, (count, 0..k), out);
     }
+
+    /// What large products are left to, if the machine has more than this kernel.
+    fn large(&self) -> Option<&dyn Large<T>> {
+        None
+    }
+}
+
+/// Large products by other means than tiles of a [`Micro`].
+pub trait Large<T>: Sync {
+    /// Numbers that a packed right operand `[k, n]` takes.
+    fn packed_len(&self, k: usize, n: usize) -> usize;
+
+    /// Packs a right operand.
+    fn pack(&self, b: View<T>, panels: &mut [T], threads: bool);
+
+    /// `c (+)= a b`, of sizes above zero, with `b` packed before or not.
+    fn multiply(
+        &self,
+        operands: (View<T>, View<T>, Option<&[T]>),
+        c: &mut [T],
+        accumulate: bool,
+        threads: bool,
+    );
 }
 
 fn transpose_plain<T: Real, const WIDTH: usize>(
