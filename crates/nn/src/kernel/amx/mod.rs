@@ -52,6 +52,8 @@ const STRETCH: usize = 6 * TILE;
 const DEPTH: usize = 512;
 /// Bytes of the right operand's panels that a task goes over while they are near.
 const NEAR: usize = 1 << 20;
+/// Bytes of a left operand's panels that are kept for all groups of columns; of a taller one they are made anew.
+const KEPT: usize = 3 << 18;
 /// Rows below which a result is not divided further.
 const LOW: usize = 128;
 
@@ -209,56 +211,64 @@ impl Large<f32> for Amx {
         let (m, k, n) = (a.rows(), a.cols(), b.cols());
         let depth = depth_of(k);
         let group = group_of(n, depth);
-        let groups = n.div_ceil(group);
-        // With more threads than groups, rows are divided too, and each part packs for itself.
-        let wanted = if threads {
-            3 * rayon::current_num_threads()
-        } else {
-            1
+        // Threads divide columns; with more threads than groups rows too, and each part packs for itself.
+        let (wanted, wide) = match threads {
+            true => (3 * rayon::current_num_threads(), group),
+            false => (1, n),
         };
-        let parts = wanted.div_ceil(groups).min(m / LOW).max(1);
+        let across = n.div_ceil(wide);
+        let parts = wanted.div_ceil(across).min(m / LOW).max(1);
         let height = m.div_ceil(parts).next_multiple_of(SIDE);
+        let kept = height / SIDE * panel_len(depth) * size_of::<f32>() <= KEPT;
         let c = Shared::new(c);
         let task = |i: usize| {
-            let (column, top) = (i % groups * group, i / groups * height);
-            let (width, bottom) = (group.min(n - column), m.min(top + height));
+            let (left_edge, top) = (i % across * wide, i / across * height);
+            let (right_edge, bottom) = (n.min(left_edge + wide), m.min(top + height));
             let mut buffers = [f32::take(), f32::take()];
             let [right, left] = &mut buffers;
-            let left = aligned(left, panel_len(depth));
+            let stored = if kept { height / SIDE } else { 1 };
+            let left = aligned(left, stored * panel_len(depth));
             let tiles = Tiles::new(*self);
             for first in (0..k).step_by(depth) {
                 let here = depth.min(k - first);
-                let panels = match packed {
-                    Some(all) => {
-                        let block = first / SIDE * n.div_ceil(SIDE) * panel_len(SIDE);
-                        &all[block + Self::right_len(here, column)..]
-                    }
-                    None => {
-                        let panels = aligned(right, Self::right_len(depth, width));
-                        self.panels(b.part((first, column), (here, width)), panels);
-                        &*panels
-                    }
-                };
                 let accumulate = accumulate || first > 0;
-                for row in (top..bottom).step_by(SIDE) {
-                    let rows = SIDE.min(bottom - row);
-                    let to = left.as_mut_ptr().cast();
-                    // SAFETY: inside the view, a panel's length, and a machine with tiles.
-                    unsafe { Operand::left(a).part((row, rows), (first, here), true, to) };
-                    let all = panels.chunks_exact(panel_len(here));
-                    for (j, panel) in all.take(width.div_ceil(SIDE)).enumerate() {
-                        let at = (row, column + j * SIDE);
-                        let size = (rows, SIDE.min(width - j * SIDE), here);
-                        let c = c.at(at.0 * n + at.1).0;
-                        // SAFETY: a group and a part that no other task has.
-                        unsafe { tiles.tile(size, (left, panel), (c, n), accumulate) };
+                for column in (left_edge..right_edge).step_by(group) {
+                    let width = group.min(right_edge - column);
+                    let panels = match packed {
+                        Some(all) => {
+                            let block = first / SIDE * Self::right_len(SIDE, n);
+                            &all[block + Self::right_len(here, column)..]
+                        }
+                        None => {
+                            let panels = aligned(right, Self::right_len(depth, group));
+                            self.panels(b.part((first, column), (here, width)), panels);
+                            &*panels
+                        }
+                    };
+                    for (i, row) in (top..bottom).step_by(SIDE).enumerate() {
+                        let rows = SIDE.min(bottom - row);
+                        let left = &mut left[i % stored * panel_len(here)..][..panel_len(here)];
+                        if !kept || column == left_edge {
+                            let to = left.as_mut_ptr().cast();
+                            let (rows, along) = ((row, rows), (first, here));
+                            // SAFETY: inside the view, a panel's length, and a machine with tiles.
+                            unsafe { Operand::left(a).part(rows, along, true, to) };
+                        }
+                        let all = panels.chunks_exact(panel_len(here));
+                        for (j, panel) in all.take(width.div_ceil(SIDE)).enumerate() {
+                            let at = (row, column + j * SIDE);
+                            let size = (rows, SIDE.min(width - j * SIDE), here);
+                            let c = c.at(at.0 * n + at.1).0;
+                            // SAFETY: rows and columns that no other task has.
+                            unsafe { tiles.tile(size, (left, panel), (c, n), accumulate) };
+                        }
                     }
                 }
             }
             drop(tiles);
             buffers.into_iter().for_each(f32::give);
         };
-        let tasks = groups * m.div_ceil(height);
+        let tasks = across * m.div_ceil(height);
         if threads {
             (0..tasks).into_par_iter().with_max_len(1).for_each(task);
         } else {

@@ -71,11 +71,12 @@ impl Tiles {
         Self(())
     }
 
-    /// `c [32, 32] (+)= a b` of `stretches` stretches, with rows of `c` at a distance of `stride` numbers.
+    /// `c [32, 32] (+)= a b` of `stretches` stretches, with rows of `c` at a distance of `stride` numbers; or its
+    /// first 16 rows, if not `BOTH` halves.
     ///
     /// # Safety
-    /// `a` and `b` have so many stretches, and the 32 rows of `c` are the caller's alone.
-    unsafe fn multiply(
+    /// `a` and `b` have so many stretches, and the rows of `c` are the caller's alone.
+    unsafe fn multiply<const BOTH: bool>(
         &self,
         stretches: usize,
         (a, b): (*const u8, *const u8),
@@ -86,7 +87,7 @@ impl Tiles {
         // SAFETY: as the caller promises. Tile registers are nobody else's; prefetches reach past the end, and
         // read nothing.
         unsafe {
-            for i in 0..SIDE {
+            for i in 0..if BOTH { SIDE } else { SIDE / 2 } {
                 // The sums are stored at the end; their lines arrive from afar meanwhile.
                 _mm_prefetch::<_MM_HINT_ET0>(row(i).cast());
                 _mm_prefetch::<_MM_HINT_ET0>(row(i).wrapping_add(16).cast());
@@ -94,8 +95,10 @@ impl Tiles {
             if accumulate {
                 load!(0, row(0), 4 * stride);
                 load!(1, row(0).wrapping_add(16), 4 * stride);
-                load!(2, row(16), 4 * stride);
-                load!(3, row(16).wrapping_add(16), 4 * stride);
+                if BOTH {
+                    load!(2, row(16), 4 * stride);
+                    load!(3, row(16).wrapping_add(16), 4 * stride);
+                }
             } else {
                 asm!(
                     "tilezero tmm0",
@@ -114,21 +117,29 @@ impl Tiles {
                     load!(4, tile(a, part, 0), 64);
                     add!(0, 4, 6);
                     add!(1, 4, 7);
-                    load!(5, tile(a, part, 1), 64);
-                    add!(2, 5, 6);
-                    add!(3, 5, 7);
+                    if BOTH {
+                        load!(5, tile(a, part, 1), 64);
+                        add!(2, 5, 6);
+                        add!(3, 5, 7);
+                    }
                 };
                 let right = |part: usize| {
                     load!(6, tile(b, part, 0), 64);
                     add!(0, 4, 6);
-                    add!(2, 5, 6);
+                    if BOTH {
+                        add!(2, 5, 6);
+                    }
                     load!(7, tile(b, part, 1), 64);
                     add!(1, 4, 7);
-                    add!(3, 5, 7);
+                    if BOTH {
+                        add!(3, 5, 7);
+                    }
                 };
                 // Between two products of parts one side changes.
                 load!(4, tile(a, 0, 0), 64);
-                load!(5, tile(a, 0, 1), 64);
+                if BOTH {
+                    load!(5, tile(a, 0, 1), 64);
+                }
                 right(2);
                 right(1);
                 left(1);
@@ -138,8 +149,10 @@ impl Tiles {
             }
             store!(0, row(0), 4 * stride);
             store!(1, row(0).wrapping_add(16), 4 * stride);
-            store!(2, row(16), 4 * stride);
-            store!(3, row(16).wrapping_add(16), 4 * stride);
+            if BOTH {
+                store!(2, row(16), 4 * stride);
+                store!(3, row(16).wrapping_add(16), 4 * stride);
+            }
         }
     }
 
@@ -159,9 +172,15 @@ impl Tiles {
             k.div_ceil(SIDE),
             (left.as_ptr().cast(), right.as_ptr().cast()),
         );
-        if (rows, cols) == (SIDE, SIDE) {
-            // SAFETY: as the caller promises, of panels that are long enough.
-            unsafe { self.multiply(stretches, panels, (c, stride), accumulate) };
+        // SAFETY: as the caller promises, of panels that are long enough.
+        let multiply = |c| unsafe {
+            match rows > SIDE / 2 {
+                true => self.multiply::<true>(stretches, panels, c, accumulate),
+                false => self.multiply::<false>(stretches, panels, c, accumulate),
+            }
+        };
+        if cols == SIDE && rows.is_multiple_of(SIDE / 2) {
+            multiply((c, stride));
             return;
         }
         let mut whole = [0f32; SIDE * SIDE];
@@ -174,8 +193,7 @@ impl Tiles {
                     c(i).copy_to_nonoverlapping(line.as_mut_ptr(), cols);
                 }
             }
-            let to = (lines.as_mut_ptr().cast(), SIDE);
-            self.multiply(stretches, panels, to, accumulate);
+            multiply((lines.as_mut_ptr().cast(), SIDE));
             for (i, line) in lines.iter().enumerate().take(rows) {
                 c(i).copy_from_nonoverlapping(line.as_ptr(), cols);
             }
