@@ -9,6 +9,7 @@ use super::{SIDE, STRETCH, TILE};
 use crate::kernel::{View, micro::transpose_16};
 
 /// The three parts of sixteen numbers, each with zeros for its lower half.
+#[inline]
 #[target_feature(enable = "avx512f")]
 fn parts(x: __m512) -> [__m512i; 3] {
     let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
@@ -26,12 +27,14 @@ fn parts(x: __m512) -> [__m512i; 3] {
 }
 
 /// Upper halves side by side: of `low` in the lower half of every pair.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pairs(low: __m512i, high: __m512i) -> __m512i {
     _mm512_or_si512(_mm512_srli_epi32::<16>(low), high)
 }
 
 /// All upper halves of `low`, then those of `high`.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn line(low: __m512i, high: __m512i) -> __m512i {
     const ODD: [i16; 32] = {
@@ -52,6 +55,7 @@ fn line(low: __m512i, high: __m512i) -> __m512i {
 ///
 /// # Safety
 /// A tile from `tile` on, and a machine with AVX-512.
+#[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn turn(tile: *mut u8) {
     let tile: *mut f32 = tile.cast();
@@ -141,6 +145,7 @@ impl<'a> Operand<'a> {
     ///
     /// # Safety
     /// As of [`part`](Self::part).
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn lines(self, at: usize, (count, k): (usize, usize), to: *mut u8) {
         let masks = [first(k), first(k.saturating_sub(16))];
@@ -164,6 +169,7 @@ impl<'a> Operand<'a> {
     ///
     /// # Safety
     /// As of [`part`](Self::part).
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn columns(self, at: usize, (count, k): (usize, usize), to: *mut u8) {
         let mask = first(count);

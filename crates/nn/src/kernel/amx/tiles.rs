@@ -124,6 +124,11 @@ impl Tiles {
                     }
                 };
                 let right = |part: usize| {
+                    // Panels that threads share come from the last cache: those of the next stretch, meanwhile.
+                    for line in (0..2 * TILE).step_by(64) {
+                        let next = tile(b, part, 0).wrapping_add(STRETCH + line);
+                        _mm_prefetch::<_MM_HINT_T0>(next.cast());
+                    }
                     load!(6, tile(b, part, 0), 64);
                     add!(0, 4, 6);
                     if BOTH {

@@ -68,6 +68,7 @@ unsafe fn tile_512<const ROWS: usize, const VECTORS: usize>(
 }
 
 /// Turns 16 rows of 16 numbers into columns, in registers.
+#[inline]
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernel) fn transpose_16(r: [__m512; 16]) -> [__m512; 16] {
     let mut t = r;
