@@ -108,11 +108,11 @@ impl<'a> Operand<'a> {
     }
 
     /// Parts `count <= 32` lines across, from line `from` on, and `k` along from `start`, into the
-    /// stretches of a panel. `turned` if a tile's lines are not those of memory.
+    /// stretches of a `left` or a right panel; where a tile's lines are not those of memory it is turned.
     ///
     /// # Safety
     /// The entries are inside the data, `panel` has `k.div_ceil(32)` stretches, and the machine has the
-    /// instructions of [`Amx`].
+    /// instructions of [`Amx`](super::Amx).
     #[target_feature(enable = "avx512f,avx512bw")]
     pub unsafe fn part(
         self,
