@@ -150,12 +150,16 @@ fn panel_as<T: Real, M: Micro<T>, const WIDTH: usize>(micro: M, a: View<T>, pane
         return;
     }
     let (lines, _) = panel.as_chunks_mut::<WIDTH>();
-    if a.row_stride == 1 && count == WIDTH {
-        // A copy of known length is a few moves; of unknown length, a call.
+    if a.row_stride == 1 {
+        // A copy of known length is a few moves; of unknown length, a call. What it takes too much is no part of
+        // the panel.
         for (j, out) in lines.iter_mut().enumerate() {
-            if let Some(line) = a.data[j * a.col_stride..].first_chunk() {
-                *out = *line;
+            let line = &a.data[j * a.col_stride..];
+            match line.first_chunk() {
+                Some(line) => *out = *line,
+                None => out[..count].copy_from_slice(&line[..count]),
             }
+            out[count..].fill(T::of(0.0));
         }
         return;
     }

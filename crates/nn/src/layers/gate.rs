@@ -76,6 +76,7 @@ impl<T: Real> Gate<'_, T> {
                             let b = (task * ROWS + i) / self.length;
                             let gate = self.of(self.modulation, b);
                             let dgate = self.of(dmodulation, b);
+                            let (dx, y, dy) = (&mut dx[..c], &y[..c], &dy[..c]);
                             for i in 0..c {
                                 dx[i] += gate[i] * dy[i] + dgate[i] * y[i];
                             }
@@ -116,7 +117,8 @@ impl<T: Real> Gate<'_, T> {
                     |(gy, sums): (&mut [T], &mut Vec<T>)| {
                         let rows = gy.chunks_exact_mut(c).zip(y.chunks_exact(c));
                         for ((gy, y), gx) in rows.zip(gx.chunks_exact(c)) {
-                            let sums = &mut sums[..c];
+                            let (gy, sums) = (&mut gy[..c], &mut sums[..c]);
+                            let (y, gx) = (&y[..c], &gx[..c]);
                             for i in 0..c {
                                 gy[i] = gate[i] * gx[i];
                                 sums[i] += gx[i] * y[i];

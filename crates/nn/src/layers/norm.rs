@@ -49,8 +49,8 @@ impl<T: Real> Norm<'_, T> {
 
     fn shift_scale<'m>(&self, modulation: &'m [T], b: usize) -> (&'m [T], &'m [T]) {
         let c = self.channels();
-        let row = &modulation[b * self.stride + self.at..][..2 * c];
-        row.split_at(c)
+        let (shift, scale) = modulation[b * self.stride + self.at..][..2 * c].split_at(c);
+        (shift, &scale[..c])
     }
 
     /// `y [N, C]` and the rows' statistics.
@@ -72,8 +72,10 @@ impl<T: Real> Norm<'_, T> {
                             let (shift, scale) = self.shift_scale(self.modulation, b);
                             *stats = statistics(x, self.eps);
                             let Stats { mean, rstd } = *stats;
+                            // Lengths that are plainly equal leave no checks in the loop, and it runs in vectors.
+                            let (weight, x, y) = (&self.weight[..c], &x[..c], &mut y[..c]);
                             for j in 0..c {
-                                let gain = self.weight[j] * (T::of(1.0) + scale[j]);
+                                let gain = weight[j] * (T::of(1.0) + scale[j]);
                                 y[j] = (x[j] - mean) * rstd * gain + shift[j];
                             }
                         }
@@ -107,11 +109,13 @@ impl<T: Real> Norm<'_, T> {
                             let (dshift, dscale) = self.shift_scale(dmodulation, b);
                             let Stats { mean, rstd } = stats[row];
                             let (mean_d, mean_p) = means(x, dx, stats[row]);
+                            let (weight, dy) = (&self.weight[..c], &mut dy[..c]);
+                            let (x, dx) = (&x[..c], &dx[..c]);
                             for j in 0..c {
                                 let hat = (x[j] - mean) * rstd;
                                 let dhat = rstd * (dx[j] - mean_d - hat * mean_p);
                                 let gained = (T::of(1.0) + scale[j]) * dhat + hat * dscale[j];
-                                dy[j] = self.weight[j] * gained + dshift[j];
+                                dy[j] = weight[j] * gained + dshift[j];
                             }
                         }
                     },
@@ -152,14 +156,17 @@ impl<T: Real> Norm<'_, T> {
                     #[inline(always)]
                     |(gx, sums, gained): (&mut [T], &mut Vec<T>, &mut Vec<T>)| {
                         let (sum, sum_hat) = sums.split_at_mut(c);
+                        let (sum_hat, gained) = (&mut sum_hat[..c], &mut gained[..c]);
+                        let (weight, scale) = (&self.weight[..c], &scale[..c]);
                         for (i, gx) in gx.chunks_exact_mut(c).enumerate() {
                             let at = (row + i) * c..(row + i + 1) * c;
-                            let (x, gy) = (&x[at.clone()], &gy[at]);
+                            let (x, gy) = (&x[at.clone()][..c], &gy[at][..c]);
+                            let gx = &mut gx[..c];
                             let stats = stats[row + i];
                             for j in 0..c {
                                 sum[j] += gy[j];
                                 sum_hat[j] += gy[j] * (x[j] - stats.mean) * stats.rstd;
-                                gained[j] = gy[j] * self.weight[j] * (T::of(1.0) + scale[j]);
+                                gained[j] = gy[j] * weight[j] * (T::of(1.0) + scale[j]);
                             }
                             let (mean_g, mean_p) = means(x, gained, stats);
                             for j in 0..c {
@@ -187,22 +194,22 @@ impl<T: Real> Norm<'_, T> {
     }
 }
 
-/// Sum over a row in `LANES` parallel sums.
+/// `sum f(v, x)` over two rows, in `LANES` parallel sums.
 #[inline(always)]
-fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
+fn sum_of<T: Real>(v: &[T], x: &[T], f: impl Fn(T, T) -> T) -> T {
     let mut sums = [T::of(0.0); LANES];
-    let whole = n / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (i, sum) in sums.iter_mut().enumerate() {
-            *sum += f(start + i);
+    let (mut vs, mut xs) = (v.chunks_exact(LANES), x.chunks_exact(LANES));
+    for (v, x) in (&mut vs).zip(&mut xs) {
+        for i in 0..LANES {
+            sums[i] += f(v[i], x[i]);
         }
     }
     let mut total = T::of(0.0);
     for sum in sums {
         total += sum;
     }
-    for i in whole..n {
-        total += f(i);
+    for (v, x) in vs.remainder().iter().zip(xs.remainder()) {
+        total += f(*v, *x);
     }
     total
 }
@@ -210,8 +217,8 @@ fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
 #[inline(always)]
 fn statistics<T: Real>(x: &[T], eps: f64) -> Stats<T> {
     let count = T::of(1.0 / x.len() as f64);
-    let mean = sum_of(x.len(), |i| x[i]) * count;
-    let variance = sum_of(x.len(), |i| (x[i] - mean) * (x[i] - mean)) * count;
+    let mean = sum_of(x, x, |v, _| v) * count;
+    let variance = sum_of(x, x, |v, _| (v - mean) * (v - mean)) * count;
     Stats {
         mean,
         rstd: T::of(1.0) / (variance + T::of(eps)).sqrt(),
@@ -221,9 +228,8 @@ fn statistics<T: Real>(x: &[T], eps: f64) -> Stats<T> {
 /// `<v>` and `<v xhat>`.
 #[inline(always)]
 fn means<T: Real>(x: &[T], v: &[T], Stats { mean, rstd }: Stats<T>) -> (T, T) {
-    let (x, v) = (&x[..v.len()], v);
     let count = T::of(1.0 / v.len() as f64);
-    let plain = sum_of(v.len(), |i| v[i]) * count;
-    let hat = sum_of(v.len(), |i| v[i] * (x[i] - mean)) * rstd * count;
+    let plain = sum_of(v, x, |v, _| v) * count;
+    let hat = sum_of(v, x, |v, x| v * (x - mean)) * rstd * count;
     (plain, hat)
 }

@@ -81,6 +81,19 @@ impl<T: Real> Angles<T> {
     }
 }
 
+/// Rows of one task.
+const ROWS: usize = 32;
+
+/// A head's channels are few: copied in pieces of known length, which are a few moves each and not a call.
+#[inline(always)]
+fn copy<T: Copy>(from: &[T], to: &mut [T]) {
+    let ((whole, rest), (into, last)) = (from.as_chunks::<8>(), to.as_chunks_mut::<8>());
+    for (to, from) in into.iter_mut().zip(whole) {
+        *to = *from;
+    }
+    last.copy_from_slice(rest);
+}
+
 /// Takes rows `qkv [B L, 3 C]` apart into turned `q`, turned `k` and `v`, each `[B, H, L, d]`.
 pub fn split<T: Real>(
     angles: &Angles<T>,
@@ -107,7 +120,7 @@ pub fn split<T: Real>(
                             if part < 2 {
                                 angles.turn::<true>(l, from, to);
                             } else {
-                                to.copy_from_slice(from);
+                                copy(from, to);
                             }
                         }
                     },
@@ -125,23 +138,27 @@ pub fn join<T: Real>(
 ) {
     let width = 2 * angles.half;
     let channels = heads * width;
-    qkv.par_chunks_mut(3 * channels)
+    qkv.par_chunks_mut(ROWS * 3 * channels)
         .enumerate()
         .with_min_len(least())
-        .for_each(|(row, out)| {
-            let (b, l) = (row / length, row % length);
+        .for_each(|(task, out)| {
             simd::run(
                 out,
                 #[inline(always)]
                 |out| {
-                    for (i, to) in out.chunks_exact_mut(width).enumerate() {
-                        let (part, h) = (i / heads, i % heads);
-                        let start = ((b * heads + h) * length + l) * width;
-                        let from = &parts[part][start..start + width];
-                        if part < 2 {
-                            angles.turn::<false>(l, from, to);
-                        } else {
-                            to.copy_from_slice(from);
+                    for (i, out) in out.chunks_exact_mut(3 * channels).enumerate() {
+                        let row = task * ROWS + i;
+                        let (b, l) = (row / length, row % length);
+                        for (part, out) in out.chunks_exact_mut(channels).enumerate() {
+                            for (h, to) in out.chunks_exact_mut(width).enumerate() {
+                                let start = ((b * heads + h) * length + l) * width;
+                                let from = &parts[part][start..start + width];
+                                if part < 2 {
+                                    angles.turn::<false>(l, from, to);
+                                } else {
+                                    copy(from, to);
+                                }
+                            }
                         }
                     }
                 },
@@ -158,7 +175,7 @@ pub fn merge<T: Real>((length, heads, width): (usize, usize, usize), from: &[T],
             let (b, l) = (row / length, row % length);
             for (h, to) in out.chunks_exact_mut(width).enumerate() {
                 let start = ((b * heads + h) * length + l) * width;
-                to.copy_from_slice(&from[start..start + width]);
+                copy(&from[start..start + width], to);
             }
         });
 }
@@ -172,7 +189,7 @@ pub fn divide<T: Real>((length, heads, width): (usize, usize, usize), rows: &[T]
             let (b, h) = (task / heads, task % heads);
             for (l, to) in out.chunks_exact_mut(width).enumerate() {
                 let start = (b * length + l) * heads * width + h * width;
-                to.copy_from_slice(&rows[start..start + width]);
+                copy(&rows[start..start + width], to);
             }
         });
 }
