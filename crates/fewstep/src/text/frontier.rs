@@ -1,15 +1,17 @@
 //! Quality against diversity: what a method can have of one for how much of the other.
 //!
 //! Cooling always lowers the likelihood's cost of few steps and always costs entropy, so a number
-//! for one of the two says nothing. Methods are compared at the same entropy, on the lower envelope
-//! of what each reaches over its temperatures and gains.
+//! for one of the two says nothing. Methods are compared at the same entropy, on the lower convex hull
+//! of what each reaches over its temperatures and gains. The hull is no interpolation: who draws each
+//! sequence in one of two ways, by a coin, has the coin's mixture of their mean likelihoods and of their mean
+//! entropies, so every point of a line between two points can be had.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Findings, Point};
 
-/// The points of a chain and method at `k` steps that no other point of theirs beats in both
-/// entropy (more) and likelihood (less), by rising entropy. Seeds are averaged first.
+/// The points of a chain and method at `k` steps that no other point of theirs, nor a mixture of two, beats in
+/// both entropy (more) and likelihood (less), by rising entropy. Seeds are averaged first.
 pub fn frontier(findings: &Findings, chain: &str, method: &str, k: usize) -> Vec<Point> {
     let mut means = averaged(findings, chain, method, k);
     means.sort_by(|a, b| b.quality.entropy.total_cmp(&a.quality.entropy));
@@ -17,13 +19,28 @@ pub fn frontier(findings: &Findings, chain: &str, method: &str, k: usize) -> Vec
     for point in means {
         if kept
             .last()
-            .is_none_or(|last| point.quality.nll < last.quality.nll)
+            .is_some_and(|last| point.quality.nll >= last.quality.nll)
         {
-            kept.push(point);
+            continue;
         }
+        // The last one has no more entropy than this one has, or is above the line over it.
+        kept.pop_if(|last| last.quality.entropy <= point.quality.entropy);
+        while let [.., before, last] = &kept[..]
+            && between(before, &point, last.quality.entropy) <= last.quality.nll
+        {
+            kept.pop();
+        }
+        kept.push(point);
     }
     kept.reverse();
     kept
+}
+
+/// The likelihood at `entropy` of the mixture of two points.
+fn between(a: &Point, b: &Point, entropy: f64) -> f64 {
+    let (a, b) = (&a.quality, &b.quality);
+    let share = (entropy - a.entropy) / (b.entropy - a.entropy);
+    a.nll + share * (b.nll - a.nll)
 }
 
 /// The points of a chain and method at `k` steps, each the mean over its seeds.
@@ -60,7 +77,7 @@ pub fn best(findings: &Findings, chain: &str, method: &str, k: usize) -> Option<
 /// A frontier's likelihood at an entropy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Matched {
-    /// Between two of its points.
+    /// Of one of its points or a mixture of two.
     Nll(f64),
     /// The frontier ends at this smaller entropy.
     NotReached(f64),
@@ -68,8 +85,8 @@ pub enum Matched {
     Nothing,
 }
 
-/// The negative log-likelihood of a frontier at `entropy`, by straight lines between its points; at
-/// less entropy than its first point has, that point's own, since it has more of both.
+/// The negative log-likelihood of a frontier at `entropy`; at less entropy than its first point has, that
+/// point's own, since it has more of both.
 pub fn matched(frontier: &[Point], entropy: f64) -> Matched {
     let (Some(first), Some(last)) = (frontier.first(), frontier.last()) else {
         return Matched::Nothing;
@@ -82,11 +99,7 @@ pub fn matched(frontier: &[Point], entropy: f64) -> Matched {
         .find(|pair| entropy <= pair[1].quality.entropy);
     match above {
         None => Matched::NotReached(last.quality.entropy),
-        Some(pair) => {
-            let (a, b) = (&pair[0].quality, &pair[1].quality);
-            let share = (entropy - a.entropy) / (b.entropy - a.entropy);
-            Matched::Nll(a.nll + share * (b.nll - a.nll))
-        }
+        Some(pair) => Matched::Nll(between(&pair[0], &pair[1], entropy)),
     }
 }
 
@@ -131,6 +144,24 @@ mod tests {
         assert_eq!(temperatures(&of(&all)), [0.7, 0.9, 1.0]);
         let hot = findings(&[(1.0, 2.0, 2.5), (0.9, 2.5, 2.0), (0.8, 2.2, 1.5)]);
         assert_eq!(temperatures(&of(&hot)), [1.0]);
+    }
+
+    #[test]
+    fn what_a_mixture_beats_is_no_part_of_the_hull() {
+        // Half of each of the outer ones has the entropy 1.5 and 2.5 nats.
+        let outer = [(1.0, 3.0, 2.0), (0.8, 2.0, 1.0)];
+        let with = |nll| of(&findings(&[outer[0], (0.9, nll, 1.5), outer[1]]));
+        assert_eq!(temperatures(&with(2.6)), [0.8, 1.0]);
+        assert_eq!(temperatures(&with(2.4)), [0.8, 0.9, 1.0]);
+        let Matched::Nll(nll) = matched(&with(2.6), 1.5) else {
+            panic!("reached")
+        };
+        assert!((nll - 2.5).abs() < 1e-12, "{nll}");
+        // One that is beaten only once a later one has come.
+        let late = [(1.0, 3.0, 2.0), (0.9, 2.9, 1.8), (0.85, 2.7, 1.6), outer[1]];
+        assert_eq!(temperatures(&of(&findings(&late))), [0.8, 1.0]);
+        let same = [(1.0, 3.0, 2.0), (0.9, 2.8, 2.0), outer[1]];
+        assert_eq!(temperatures(&of(&findings(&same))), [0.8, 0.9]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ const PLAIN: &str = "The numbers behind the first chart: nats a symbol at temper
 
 const MATCHED: &str = "For each <i>K</i> the base that comes closest to the law of pairs, over all \
     chains and temperatures, sets the entropy. Below it stands what every accelerated method has at \
-    that entropy, on straight lines between its best points; bold is lower than the base. “up to” \
+    that entropy, by its best points and mixtures of two of them; bold is lower than the base. “up to” \
     says that the method has no samples of that much entropy, and up to which it has. A method with \
     a gain has had more settings to choose from than a base, which favours it a little by chance \
     alone.";
