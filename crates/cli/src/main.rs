@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed (a check did not hold, a file could not be written), 2 bad usage,
 //! 130 interrupted with a partial result written.
 
+mod accelerate;
 mod audit;
 mod bench;
 mod compare;
@@ -62,7 +63,7 @@ enum Command {
     /// Train a denoiser
     Train(Box<train::TrainArgs>),
     /// Train a method on top of a denoiser, to need fewer steps
-    Accelerate(Box<train::AccelerateArgs>),
+    Accelerate(Box<accelerate::AccelerateArgs>),
     /// Generate sequences
     Sample(sample::SampleArgs),
     /// Write what is missing in a text
@@ -113,7 +114,7 @@ fn main() -> ExitCode {
         Command::Text(args) => text::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Train(args) => train::train(&args),
-        Command::Accelerate(args) => train::accelerate(&args),
+        Command::Accelerate(args) => accelerate::accelerate(&args),
         Command::Sample(args) => sample::sample(&args),
         Command::Fill(args) => fill::run(&args),
         Command::Eval(args) => eval::run(&args),

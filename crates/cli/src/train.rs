@@ -1,24 +1,18 @@
-//! `fewstep train` and `fewstep accelerate`: a denoiser, and a method that lets it do with fewer
-//! steps.
+//! `fewstep train`: a denoiser; and what it has in common with `fewstep accelerate`.
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, ValueEnum};
-use fewstep::{
-    method::Method,
-    sequence::{
-        Acceleration, Accelerator, Average, Chain, Corpus, Curriculum, Data, Matching,
-        Optimization, Optimizer, Outcome, Pairs, Prediction, Setting, Sizes, Target, Trainer,
-    },
+use fewstep::sequence::{
+    Chain, Corpus, Curriculum, Data, Loss, Optimization, Optimizer, Outcome, Prediction, Setting,
+    Sizes, Trainer,
 };
 use fewstep_ctmc::language::Concentration;
 
-use crate::{
-    Failure,
-    methods::{self, DivergenceName, SpacingName},
-    parse,
-    progress::Progress,
-};
+use crate::{Failure, parse, progress::Progress};
+
+/// The highest learning rate of what starts from nothing.
+pub const RATE: f64 = 2e-3;
 
 /// The chain that carries noise to data.
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,7 +58,7 @@ impl From<OptimizerName> for Optimizer {
 
 /// What both commands have in common.
 #[derive(ClapArgs)]
-struct Common {
+pub struct Common {
     /// Directory of the run
     #[arg(long)]
     out: PathBuf,
@@ -74,9 +68,9 @@ struct Common {
     /// Sequences a step
     #[arg(long, default_value_t = 32)]
     batch: usize,
-    /// Highest learning rate
-    #[arg(long, default_value_t = 2e-3)]
-    rate: f64,
+    /// Highest learning rate (2e-3 unless told; 3e-4 where a method trains all weights of a run)
+    #[arg(long)]
+    rate: Option<f64>,
     /// Steps until it is reached; afterwards it falls by a cosine
     #[arg(long, default_value_t = 100)]
     warmup: u64,
@@ -104,11 +98,12 @@ struct Common {
 }
 
 impl Common {
-    fn optimization(&self, steps: u64) -> Optimization {
+    /// The optimization, of so many steps and at such a rate unless told.
+    pub fn optimization(&self, steps: u64, rate: f64) -> Optimization {
         Optimization {
             steps: self.steps.unwrap_or(steps),
             batch: self.batch,
-            rate: self.rate,
+            rate: self.rate.unwrap_or(rate),
             warmup: self.warmup,
             ema: self.ema,
             clip: self.clip,
@@ -152,9 +147,9 @@ pub struct TrainArgs {
     /// How varied a state's symbol is, likewise
     #[arg(long, default_value_t = Concentration::default().emission, value_parser = parse::positive, conflicts_with = "data")]
     emission: f64,
-    /// On the masked chain: train at MaskGIT's mask ratios, arccos(u)/(pi/2), all masked coordinates alike
-    #[arg(long)]
-    arccos: bool,
+    /// What the denoiser is trained on (cross-entropy on the uniform chain, else the bound, unless told)
+    #[arg(long, value_enum)]
+    loss: Option<LossName>,
     /// DUO's curriculum, on chains from uniform noise: in this share of the steps the network reads
     /// combinations of symbols in place of one
     #[arg(long, value_name = "SHARE")]
@@ -182,6 +177,27 @@ pub struct TrainArgs {
     heads: usize,
 }
 
+/// What a denoiser is trained on.
+#[derive(Clone, Copy, ValueEnum)]
+enum LossName {
+    /// The bound on -log p(x_1) that belongs to the chain: MDLM's on masks, DUO's on the uniform-state chain
+    Bound,
+    /// The cross-entropy of the datum at every coordinate that can move, all times alike
+    CrossEntropy,
+    /// On masks: the same at MaskGIT's mask ratios, arccos(u)/(pi/2)
+    Arccos,
+}
+
+impl From<LossName> for Loss {
+    fn from(name: LossName) -> Self {
+        match name {
+            LossName::Bound => Self::Bound,
+            LossName::CrossEntropy => Self::CrossEntropy,
+            LossName::Arccos => Self::Arccos,
+        }
+    }
+}
+
 /// What the network predicts.
 #[derive(Clone, Copy, ValueEnum)]
 enum PredictionName {
@@ -197,222 +213,6 @@ impl From<PredictionName> for Prediction {
             PredictionName::Posterior => Self::Posterior,
             PredictionName::Others => Self::Others,
         }
-    }
-}
-
-/// What is regressed.
-#[derive(Clone, Copy, ValueEnum)]
-enum TargetName {
-    /// The signed linear target, unbiased under one draw
-    Linear,
-    /// The paper's shifted probability
-    Paper,
-}
-
-impl From<TargetName> for Target {
-    fn from(name: TargetName) -> Self {
-        match name {
-            TargetName::Linear => Self::Linear,
-            TargetName::Paper => Self::Shifted,
-        }
-    }
-}
-
-/// Arguments of `fewstep accelerate`.
-#[derive(ClapArgs)]
-pub struct AccelerateArgs {
-    #[command(flatten)]
-    common: Common,
-    /// The run of `fewstep train`, or a checkpoint of MDLM, SDTT or DUO, to accelerate
-    #[arg(long)]
-    from: PathBuf,
-    /// Token shards to train on, if not the run's
-    #[arg(long)]
-    data: Option<PathBuf>,
-    /// Positions of a sequence, if not the run's
-    #[arg(long)]
-    length: Option<usize>,
-    /// The chain, if it is not the run's: a uniform-state denoiser serves the uniform chain too
-    #[arg(long, value_enum)]
-    chain: Option<ChainName>,
-    /// What makes fewer steps do; a run is one round, and the next starts from it
-    #[arg(long, value_parser = methods::method(), default_value = "dag")]
-    method: Method,
-    /// dag: what is regressed
-    #[arg(long, value_enum, default_value = "linear")]
-    objective: TargetName,
-    /// dag, law: train all weights and not only the correction
-    #[arg(long)]
-    full: bool,
-    /// dag, law: width of the correction's hidden layer
-    #[arg(long, default_value_t = 256)]
-    correction: usize,
-    /// dag: draw pairs (t, r) inside the steps of uniform grids of these sizes; law: match these steps
-    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32], conflicts_with = "logit_normal")]
-    grids: Vec<usize>,
-    /// dag: draw pairs from two logit-normal noise levels, as the paper does for text
-    #[arg(long)]
-    logit_normal: bool,
-    /// dag: draw pairs as the paper does for pictures, from the arccos mask ratio and a logit-normal end
-    #[arg(long, conflicts_with_all = ["logit_normal", "grids"])]
-    arccos: bool,
-    /// dag: share of pairs with r = t
-    #[arg(long, default_value_t = 0.0)]
-    at_rest: f64,
-    /// dag: jumps a sequence that the transport term is averaged over
-    #[arg(long, default_value_t = 1)]
-    draws: usize,
-    /// law: channels, blocks and heads of the network that learns conditionals, if not the run's
-    #[arg(long, num_args = 1..=3, value_delimiter = ',', value_name = "WIDTH,BLOCKS,HEADS")]
-    conditionals: Option<Vec<usize>>,
-    /// law: highest learning rate of the conditionals
-    #[arg(long, default_value_t = 1e-3)]
-    conditionals_rate: f64,
-    /// law: share of the steps in which the kernel's own rate rises, while conditionals are learned
-    #[arg(long, default_value_t = 0.1)]
-    rise: f64,
-    /// law: take the law of noised data from the denoiser, in place of learning it from the data
-    #[arg(long)]
-    trust: bool,
-    /// law: follow a target held by the average of the weights, with the denoiser's word for the data
-    #[arg(long, conflicts_with = "trust")]
-    follow: bool,
-    /// sdtt, di4c: size of the teacher's steps; for sdtt double it each round
-    #[arg(long, default_value_t = 1.0 / 64.0)]
-    teacher_step: f64,
-    /// sdtt: their number
-    #[arg(long, default_value_t = 2)]
-    teacher_steps: usize,
-    /// sdtt: where they start
-    #[arg(long, value_enum, default_value = "even")]
-    spacing: SpacingName,
-    /// sdtt, dcd: what is made small between student and teacher
-    #[arg(long, value_enum, default_value = "backward-kl")]
-    divergence: DivergenceName,
-    /// dcd: how far apart, in DUO's time, student and teacher look; double it each round
-    #[arg(long, default_value_t = 1.0 / 64.0)]
-    distance: f64,
-    /// di4c: latents a state in the losses
-    #[arg(long, default_value_t = 8)]
-    latents: usize,
-    /// di4c, dimo: symbols of a latent; dimo has one on masks alone
-    #[arg(long, default_value_t = 1)]
-    latent_symbols: usize,
-    /// di4c: how far from data distillation ends and consistency begins
-    #[arg(long, default_value_t = 0.02)]
-    near: f64,
-    /// redi: pairs that are generated and trained on
-    #[arg(long, default_value_t = 4096)]
-    pairs: usize,
-    /// redi: sampling steps they are made in
-    #[arg(long, default_value_t = 64)]
-    pair_steps: usize,
-    /// dimo: share of the divergence from the run in the pull, beside that to it
-    #[arg(long, default_value_t = 0.0)]
-    mix: f64,
-    /// dimo: highest learning rate of the denoiser of its own sequences
-    #[arg(long, default_value_t = 1e-3)]
-    denoiser_rate: f64,
-}
-
-impl AccelerateArgs {
-    fn method(&self, chain: Chain, sizes: Sizes) -> Result<Accelerator, Failure> {
-        if self.full && !matches!(self.method, Method::Dag | Method::Law) {
-            return Err(Failure::Usage(
-                "--full belongs to --method dag and law; leave it out".into(),
-            ));
-        }
-        let only_law = [(self.trust, "--trust"), (self.follow, "--follow")];
-        let given = only_law.iter().find(|(given, _)| *given);
-        if let (Some((_, option)), true) = (given, self.method != Method::Law) {
-            return Err(Failure::Usage(format!(
-                "{option} belongs to --method law; leave it out"
-            )));
-        }
-        let only_dag = [
-            (self.logit_normal, "--logit-normal"),
-            (self.arccos, "--arccos"),
-            (self.at_rest != 0.0, "--at-rest"),
-            (self.draws != 1, "--draws"),
-        ];
-        let given = only_dag.iter().find(|(given, _)| *given);
-        if let (Some((_, option)), true) = (given, self.method != Method::Dag) {
-            return Err(Failure::Usage(format!(
-                "{option} belongs to --method dag; leave it out"
-            )));
-        }
-        let divergence = self.divergence.into();
-        Ok(match self.method {
-            Method::Dag => Accelerator::Dag(Average {
-                target: self.objective.into(),
-                head_only: !self.full,
-                correction: self.correction,
-                pairs: if self.arccos {
-                    Pairs::Arccos
-                } else if self.logit_normal {
-                    Pairs::LogitNormal {
-                        start: (0.0, 1.5),
-                        end: (-1.0, 1.5),
-                    }
-                } else {
-                    Pairs::Grids(self.grids.clone())
-                },
-                at_rest: self.at_rest,
-                draws: self.draws,
-            }),
-            Method::Law => Accelerator::Law(Matching {
-                head_only: !self.full,
-                correction: self.correction,
-                grids: self.grids.clone(),
-                conditionals: match self.conditionals.as_deref() {
-                    Some(&[width, blocks, heads]) => Sizes {
-                        width,
-                        blocks,
-                        heads,
-                        ..sizes
-                    },
-                    None => sizes,
-                    Some(_) => {
-                        return Err(Failure::Usage(
-                            "--conditionals takes three numbers, as in 128,3,4".into(),
-                        ));
-                    }
-                },
-                conditionals_rate: self.conditionals_rate,
-                rise: self.rise,
-                trust: self.trust,
-                follow: self.follow,
-            }),
-            Method::Sdtt => Accelerator::Sdtt {
-                size: self.teacher_step,
-                count: self.teacher_steps,
-                spacing: self.spacing.into(),
-                divergence,
-            },
-            Method::Dcd => Accelerator::Dcd {
-                distance: self.distance,
-                divergence,
-            },
-            Method::Di4c => Accelerator::Di4c {
-                latents: self.latents,
-                carried: self.latent_symbols,
-                step: self.teacher_step,
-                near: self.near,
-            },
-            Method::Redi => Accelerator::Redi {
-                pairs: self.pairs,
-                steps: self.pair_steps,
-            },
-            Method::Dimo => Accelerator::Dimo {
-                // From noise there is randomness enough.
-                carried: match chain {
-                    Chain::Masked => self.latent_symbols,
-                    _ => 0,
-                },
-                mix: self.mix,
-                denoiser_rate: self.denoiser_rate,
-            },
-        })
     }
 }
 
@@ -435,8 +235,9 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
     };
     let corpus = Corpus::open(&data).map_err(|e| Failure::Usage(e.to_string()))?;
     let length = args.length.or(corpus.length()).unwrap_or(64);
+    let chain = Chain::from(args.chain);
     let mut setting = Setting {
-        chain: args.chain.into(),
+        chain,
         data,
         sizes: Sizes {
             length,
@@ -445,7 +246,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
             heads: args.heads,
         },
         prediction: args.prediction.into(),
-        optimization: args.common.optimization(2000),
+        optimization: args.common.optimization(2000, RATE),
         start: args.from.clone(),
         curriculum: args.curriculum.map(|share| Curriculum {
             share,
@@ -454,7 +255,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         }),
         acceleration: None,
         carried: 0,
-        arccos: args.arccos,
+        loss: args.loss.map_or(chain.loss(), Loss::from),
     };
     if let Some(before) = before {
         setting.data = before.data;
@@ -472,33 +273,8 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
     run(&args.common, setting)
 }
 
-/// Trains a method on top of a denoiser.
-pub fn accelerate(args: &AccelerateArgs) -> Result<(), Failure> {
-    let from = Setting::of(&args.from).map_err(|e| Failure::Usage(e.to_string()))?;
-    let chain = args.chain.map_or(from.chain, Chain::from);
-    let method = args.method(chain, from.sizes)?;
-    let setting = Setting {
-        arccos: false,
-        carried: method.carried().unwrap_or(from.carried),
-        chain,
-        data: args.data.clone().map_or(from.data, Data::Shards),
-        sizes: Sizes {
-            length: args.length.unwrap_or(from.sizes.length),
-            ..from.sizes
-        },
-        prediction: from.prediction,
-        optimization: args.common.optimization(1000),
-        start: None,
-        curriculum: None,
-        acceleration: Some(Acceleration {
-            from: args.from.clone(),
-            method,
-        }),
-    };
-    run(&args.common, setting)
-}
-
-fn run(common: &Common, setting: Setting) -> Result<(), Failure> {
+/// Trains what a setting asks for.
+pub fn run(common: &Common, setting: Setting) -> Result<(), Failure> {
     let trainer = Trainer::open(&common.out, setting, common.resume)
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let progress = Progress::new(None)?;

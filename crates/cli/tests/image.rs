@@ -227,7 +227,7 @@ fn an_inception_looks_later() {
 fn pictures_by_hand() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    for chain in ["masked --arccos", "uniform"] {
+    for chain in ["masked --loss arccos", "uniform"] {
         let (out, _) = chain.split_once(' ').unwrap_or((chain, ""));
         done(
             dir,
@@ -309,7 +309,7 @@ fn pictures_by_hand() {
     );
     refused(
         dir,
-        "train --figures --out x --chain uniform --arccos",
+        "train --figures --out x --chain uniform --loss arccos",
         "masked chain",
     );
 }

@@ -249,7 +249,12 @@ fn a_duo_checkpoint_accelerates_without_conversion() {
     let lines = done(dir, "sample --from duo --steps 2 -n 2");
     assert_eq!(lines.lines().filter(|l| !l.is_empty()).count(), 2);
     let how = "--from duo --data data --length 8 --steps 4 --batch 2 --correction 8 --warmup 1";
-    for (chain, out) in [("", "own"), ("--chain uniform", "mixture")] {
+    for (chain, out) in [
+        ("--method dag", "own"),
+        ("--method dag --chain uniform", "mixture"),
+        ("", "own-law"),
+        ("--chain uniform", "mixture-law"),
+    ] {
         let said = done(dir, &format!("accelerate {how} {chain} --out {out}"));
         assert!(said.contains("after 4 steps"), "{said}");
         let run = fs::read_to_string(dir.join(out).join("run.json")).unwrap();

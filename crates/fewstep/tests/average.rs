@@ -677,7 +677,11 @@ fn the_base_learns_a_symbol() {
             accumulate: false,
         };
         losses.push(base::step(
-            &network, &path, &examples, &mut pass, &mut slots,
+            &network,
+            &path,
+            (&examples, base::Loss::Bound),
+            &mut pass,
+            &mut slots,
         ));
         optimizer.update(network.parameters_mut(), &gradient, 0.02);
     }

@@ -14,8 +14,8 @@ use fewstep::{
     method::{Divergence, dcd, di4c, dimo, law, redi::Coupling},
     objective::Pair,
     sequence::{
-        Acceleration, Accelerator, Chain, Corpus, Data, Examples, Matching, Model, Optimization,
-        Optimizer, Prediction, Setting, Sizes, Trainer,
+        Acceleration, Accelerator, Chain, Corpus, Data, Examples, Loss, Matching, Model,
+        Optimization, Optimizer, Prediction, Setting, Sizes, Trainer,
         sampler::{Decoding, Guidance},
     },
 };
@@ -417,7 +417,7 @@ fn setting(chain: Chain) -> Setting {
         curriculum: None,
         acceleration: None,
         carried: 0,
-        arccos: false,
+        loss: Loss::Bound,
     }
 }
 
@@ -429,7 +429,7 @@ fn every_method_trains_with_classes() {
     let at = |name: &str| dir.path().join(name);
     let hour = (Duration::from_secs(3600), 3);
     let divergence = Divergence::BackwardKl;
-    let law = |trust, follow| {
+    let law = |trust, follow, carried| {
         Accelerator::Law(Matching {
             head_only: false,
             correction: 8,
@@ -439,6 +439,7 @@ fn every_method_trains_with_classes() {
             rise: 0.2,
             trust,
             follow,
+            carried,
         })
     };
     let dimo = |carried| Accelerator::Dimo {
@@ -461,15 +462,15 @@ fn every_method_trains_with_classes() {
             pairs: 30,
             steps: 2,
         },
-        law(false, false),
-        law(true, false),
-        law(false, true),
+        law(false, false, 0),
+        law(true, false, 0),
+        law(false, true, 0),
         di4c.clone(),
         dimo(0),
     ];
     let cases = [
         (Chain::Uniform, uniform.to_vec()),
-        (Chain::Masked, vec![di4c, dimo(1)]),
+        (Chain::Masked, vec![di4c, dimo(1), law(false, false, 3)]),
     ];
     for (chain, methods) in cases {
         let base = at(chain.name());

@@ -6,7 +6,7 @@
 use fewstep::{
     objective::Pair,
     sequence::{
-        Denoiser, Prediction, base,
+        Denoiser, Loss, Prediction, base,
         curriculum::{self, Softened},
     },
 };
@@ -65,8 +65,14 @@ fn loss(network: &Denoiser<Dit<f64>>, path: &Path, seen: &Softened, soft: bool) 
     };
     let pass = &mut Default::default();
     let value = match soft {
-        true => base::soft_step(network, path, seen, pass, &mut into),
-        false => base::step(network, path, &seen.examples, pass, &mut into),
+        true => base::soft_step(network, path, (seen, Loss::Bound), pass, &mut into),
+        false => base::step(
+            network,
+            path,
+            (&seen.examples, Loss::Bound),
+            pass,
+            &mut into,
+        ),
     };
     (value, data)
 }

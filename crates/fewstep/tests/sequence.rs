@@ -11,8 +11,8 @@ use fewstep::{
     lab::Silent,
     method::{Divergence, sdtt::Spacing},
     sequence::{
-        Acceleration, Accelerator, Average, Chain, Data, Matching, Model, Optimization, Optimizer,
-        Oracle, Pairs, Prediction, Setting, Sizes, Target, Trainer,
+        Acceleration, Accelerator, Average, Chain, Data, Loss, Matching, Model, Optimization,
+        Optimizer, Oracle, Pairs, Prediction, Setting, Sizes, Target, Trainer,
         evaluate::{quality, unigram_entropy},
         order::{Order, Ranking, Tokens},
         sampler::{Decoding, Kernel, State, generate, sample},
@@ -311,7 +311,34 @@ fn setting(chain: Chain) -> Setting {
         curriculum: None,
         acceleration: None,
         carried: 0,
-        arccos: false,
+        loss: Loss::Bound,
+    }
+}
+
+/// Law matching in the small.
+fn matching(conditionals: Sizes) -> Matching {
+    Matching {
+        head_only: false,
+        correction: 8,
+        grids: vec![2, 4],
+        conditionals,
+        conditionals_rate: 1e-2,
+        rise: 0.2,
+        trust: false,
+        follow: false,
+        carried: 0,
+    }
+}
+
+/// The average generator in the small.
+fn average() -> Average {
+    Average {
+        target: Target::Linear,
+        head_only: true,
+        correction: 8,
+        pairs: Pairs::Grids(vec![2, 4]),
+        at_rest: 0.25,
+        draws: 1,
     }
 }
 
@@ -323,28 +350,17 @@ fn runs_go_on_where_they_stopped() {
     let mut base = setting(Chain::Uniform);
     let divergence = Divergence::BackwardKl;
     let sizes = base.sizes;
-    let law = |trust: bool, follow: bool| {
+    let law = |trust: bool, follow: bool, carried: usize| {
         Some(Accelerator::Law(Matching {
-            head_only: false,
-            correction: 8,
-            grids: vec![2, 4],
-            conditionals: sizes,
-            conditionals_rate: 1e-2,
-            rise: 0.2,
             trust,
             follow,
+            carried,
+            ..matching(sizes)
         }))
     };
     let methods = [
         None,
-        Some(Accelerator::Dag(Average {
-            target: Target::Linear,
-            head_only: true,
-            correction: 8,
-            pairs: Pairs::Grids(vec![2, 4]),
-            at_rest: 0.25,
-            draws: 1,
-        })),
+        Some(Accelerator::Dag(average())),
         Some(Accelerator::Sdtt {
             size: 0.1,
             count: 2,
@@ -365,9 +381,10 @@ fn runs_go_on_where_they_stopped() {
             pairs: 1200,
             steps: 3,
         }),
-        law(false, false),
-        law(true, false),
-        law(false, true),
+        law(false, false, 0),
+        law(false, false, 2),
+        law(true, false, 0),
+        law(false, true, 0),
         Some(Accelerator::Dimo {
             carried: 1,
             mix: 0.2,
@@ -409,6 +426,46 @@ fn runs_go_on_where_they_stopped() {
         other.optimization.rate = 0.1;
         assert!(Trainer::open(&whole, other, true).is_err());
     }
+}
+
+/// On masks law matching has a latent, also on top of a correction that knows none, and what it made is
+/// sampled with one.
+#[test]
+fn laws_on_masks_are_carried_by_a_latent() {
+    let dir = tempfile::tempdir().unwrap();
+    let hour = (Duration::from_secs(3600), 50);
+    let base = setting(Chain::Masked);
+    let sizes = base.sizes;
+    let law = Matching {
+        carried: 3,
+        ..matching(sizes)
+    };
+    let rounds = [
+        ("base", None),
+        ("dag", Some(Accelerator::Dag(average()))),
+        ("law", Some(Accelerator::Law(law))),
+    ];
+    let mut from = None;
+    for (name, method) in rounds {
+        let at = dir.path().join(name);
+        let setting = Setting {
+            carried: method.as_ref().and_then(Accelerator::carried).unwrap_or(0),
+            acceleration: method
+                .zip(from)
+                .map(|(method, from)| Acceleration { from, method }),
+            ..base.clone()
+        };
+        let trainer = Trainer::open(&at, setting, false).unwrap();
+        assert!(!trainer.run(&Silent, hour).unwrap().stopped);
+        from = Some(at);
+    }
+    let mut model = Model::open(&dir.path().join("law")).unwrap();
+    assert_eq!(model.latent.carried, 3);
+    assert_eq!(model.denoiser.network.config().length, sizes.length + 3);
+    let grid = Grid::uniform(3).unwrap();
+    let (x, nfe) = model.generate(&grid, (Decoding::default(), 1.0), (5, 0));
+    assert_eq!((x.len(), nfe), (5 * sizes.length, 3));
+    assert!(x.iter().all(|s| *s < model.path.symbols()));
 }
 
 /// The bound falls towards that of the exact denoiser for each chain, and not below it.
@@ -477,19 +534,10 @@ fn what_cannot_be_run_is_refused() {
         s.chain = Chain::Masked;
         s.acceleration = Some(Acceleration {
             from: "nowhere".into(),
-            method: Accelerator::Law(Matching {
-                head_only: true,
-                correction: 8,
-                grids: vec![2],
-                conditionals: s.sizes,
-                conditionals_rate: 1e-3,
-                rise: 0.1,
-                trust: false,
-                follow: false,
-            }),
+            method: Accelerator::Law(matching(s.sizes)),
         });
     });
-    assert!(masked.contains("first step draws every"), "{masked}");
+    assert!(masked.contains("needs a latent on masks"), "{masked}");
 }
 
 /// Pairs belong to the network that made them; a file that was cut or changed is found out.

@@ -382,7 +382,13 @@ impl Context<'_> {
             let address = (self.seed, step);
             let (pairs, weights) = times::instants(path, self.plan.batch, address);
             let examples = coupling.drawn(path, &pairs, address).weighing(weights);
-            base::step(net, path, &examples, &mut pass, gradient)
+            base::step(
+                net,
+                path,
+                (&examples, base::Loss::Bound),
+                &mut pass,
+                gradient,
+            )
         };
         let course = self.course("redi", budget);
         let stage = Stage::new(dir, self.seed);

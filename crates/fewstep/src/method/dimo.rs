@@ -141,7 +141,13 @@ pub fn step<T: Real, G: Learner<T>, D: Learner<T>>(
         generator_gradient,
     );
     generator.backward(&mut passes.generator, generator_gradient);
-    let bound = base::step(fake, path, &examples, &mut passes.fake, fake_gradient);
+    let bound = base::step(
+        fake,
+        path,
+        (&examples, base::Loss::Bound),
+        &mut passes.fake,
+        fake_gradient,
+    );
     (pulled.iter().sum(), bound)
 }
 

@@ -75,6 +75,10 @@ pub struct Matching {
     /// Whether the kernel follows a target that is held by the average of its weights.
     #[serde(default)]
     pub follow: bool,
+    /// Symbols of the latent that it puts behind a sequence, if the run has none: from masks alone there is
+    /// no other randomness for the first step to carry dependence with.
+    #[serde(default)]
+    pub carried: usize,
 }
 
 /// What makes fewer steps do. A run is one round; the next one starts from it.
@@ -133,6 +137,16 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
+    /// The method that was measured to be best on a chain (`docs/law-matching.md`, *The recipe*): law matching,
+    /// but not on pictures, of which it loses kinds, nor where it cannot be run.
+    pub fn best(chain: Chain, pictures: bool) -> Method {
+        match chain {
+            Chain::StochasticMask => Method::Dag,
+            _ if pictures => Method::Dag,
+            _ => Method::Law,
+        }
+    }
+
     /// Which method it is.
     pub fn method(&self) -> Method {
         match self {
@@ -155,6 +169,7 @@ impl Accelerator {
     pub fn carried(&self) -> Option<usize> {
         match self {
             Self::Di4c { carried, .. } | Self::Dimo { carried, .. } => Some(*carried),
+            Self::Law(matching) if matching.carried > 0 => Some(matching.carried),
             _ => None,
         }
     }
@@ -192,8 +207,8 @@ impl Accelerator {
         }
     }
 
-    /// Why it cannot be run on a chain, if it cannot.
-    pub(super) fn fault(&self, chain: Chain) -> Option<&'static str> {
+    /// Why it cannot be run on a chain with so many symbols of a latent, if it cannot.
+    pub(super) fn fault(&self, chain: Chain, carries: usize) -> Option<&'static str> {
         match self {
             Self::Dag(average) if average.draws == 0 => {
                 Some("the transport term needs at least 1 draw")
@@ -210,10 +225,18 @@ impl Accelerator {
             Self::Law(_) if chain == Chain::StochasticMask => {
                 Some("law needs masks alone or uniform noise alone, not both")
             }
-            Self::Law(_) if chain == Chain::Masked => Some(
-                "law needs a chain from uniform noise: with masks all sequences begin alike, so the \
-                 first step draws every position independently whatever it learns",
+            Self::Law(_) if chain == Chain::Masked && carries == 0 => Some(
+                "law needs a latent on masks: all sequences begin alike, so the first step would draw every \
+                 position independently whatever it learns",
             ),
+            Self::Law(matching)
+                if chain == Chain::Masked && (matching.trust || matching.follow) =>
+            {
+                Some(
+                    "on masks law learns from the data alone: a denoiser does not say what the others tell \
+                     of a position that is known",
+                )
+            }
             Self::Law(matching) if matching.grids.is_empty() || matching.grids.contains(&0) => {
                 Some("grids need at least 1 step")
             }

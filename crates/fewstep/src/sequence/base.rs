@@ -7,34 +7,76 @@
 //! - uniform-state process (DUO's bound): `sum_{z != x} [q log(q/Q) - q + Q]` with the conditional
 //!   rate `q = Q(x, z | x_1)` and the predicted one `Q(x, z)`, both of eq. duo-cond-rate.
 //!
-//! The mean over `t` uniform on `[0, 1]` bounds the negative log-likelihood, so the same number
-//! trains and validates.
+//! The mean over `t` uniform on `[0, 1]` bounds the negative log-likelihood and validates. It need not be what trains: the
+//! cross-entropy of the datum, `-log p(x_1)` at every coordinate that can move, has its minimum at the same posterior on
+//! every chain, whatever the times count. The bounds count a time `lambda_t = 1/(1 - t)`, and where noise is uniform they ask
+//! nothing but the probability of staying of a coordinate that shows its datum; with all times and coordinates alike a denoiser
+//! of the uniform chain comes as close in half of the steps (`docs/text.md`).
 
 use fewstep_ctmc::{Path, Process, duo};
 use fewstep_nn::{
     Adaptation, Column, Gradient, Learner, Logits, Network, Real, Rows, Soften, Want, softmax,
 };
 
-use super::{Examples, curriculum::Softened};
+use serde::{Deserialize, Serialize};
+
+use super::{Examples, curriculum::Softened, times};
 use crate::objective::Pair;
 
-/// The mean bound a coordinate, and its gradient.
+/// What a denoiser is trained on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// The bound that belongs to the chain.
+    #[default]
+    Bound,
+    /// The cross-entropy of the datum, all times alike.
+    CrossEntropy,
+    /// The same at MaskGIT's mask ratios, on the masked chain.
+    Arccos,
+}
+
+impl Loss {
+    /// The times of a training step, and what each counts.
+    pub(super) fn times(
+        self,
+        path: &Path,
+        count: usize,
+        address: (u64, u64),
+    ) -> (Vec<Pair>, Vec<f64>) {
+        match self {
+            Self::Bound => times::instants(path, count, address),
+            Self::CrossEntropy => (times::even(path, count, address), vec![1.0; count]),
+            Self::Arccos => (times::arccos(path, count, address), vec![1.0; count]),
+        }
+    }
+
+    /// What it counts at a time, beside its weight.
+    fn at(self, pair: &Pair) -> f64 {
+        match self {
+            Self::Bound => pair.lambda,
+            Self::CrossEntropy | Self::Arccos => 1.0,
+        }
+    }
+}
+
+/// The mean loss a coordinate, and its gradient.
 pub fn step<T: Real, N: Learner<T>>(
     network: &N,
     path: &Path,
-    examples: &Examples,
+    (examples, loss): (&Examples, Loss),
     pass: &mut N::Pass,
     gradient: &mut Gradient<T>,
 ) -> f64 {
     let evaluate = |want: Want, pass: &mut N::Pass| network.evaluate(examples.all(), want, pass);
-    learn((network, evaluate), path, examples, pass, gradient)
+    learn((network, evaluate), path, (examples, loss), pass, gradient)
 }
 
 /// As [`step`], of a network that reads combinations of symbols in place of those that are shown.
 pub fn soft_step<T: Real, N: Soften<T>>(
     network: &N,
     path: &Path,
-    seen: &Softened,
+    (seen, loss): (&Softened, Loss),
     pass: &mut N::Pass,
     gradient: &mut Gradient<T>,
 ) -> f64 {
@@ -42,14 +84,14 @@ pub fn soft_step<T: Real, N: Soften<T>>(
     let evaluate = |want: Want, pass: &mut N::Pass| {
         network.evaluate_soft(examples.all(), seen.soft(), want, pass);
     };
-    learn((network, evaluate), path, examples, pass, gradient)
+    learn((network, evaluate), path, (examples, loss), pass, gradient)
 }
 
-/// The bound of a network that is evaluated on the way.
+/// The loss of a network that is evaluated on the way.
 fn learn<T: Real, N: Learner<T>>(
     (network, evaluate): (&N, impl FnOnce(Want<'_>, &mut N::Pass)),
     path: &Path,
-    examples: &Examples,
+    (examples, loss): (&Examples, Loss),
     pass: &mut N::Pass,
     gradient: &mut Gradient<T>,
 ) -> f64 {
@@ -62,16 +104,17 @@ fn learn<T: Real, N: Learner<T>>(
     evaluate(want, pass);
     let scale = 1.0 / examples.coordinates() as f64;
     let weight = |of: usize| scale * examples.weights[of];
-    let total = descend(network, path, (examples, &rows), weight, pass, gradient);
+    let rows = (examples, &rows[..], loss);
+    let total = descend(network, path, rows, weight, pass, gradient);
     network.backward(pass, gradient);
     total
 }
 
-/// Goes down from active rows with the bound at each, times `weight` of its sequence; their sum.
+/// Goes down from active rows with the loss at each, times `weight` of its sequence; their sum.
 pub fn descend<T: Real, N: Learner<T>>(
     network: &N,
     path: &Path,
-    (examples, rows): (&Examples, &[usize]),
+    (examples, rows, loss): (&Examples, &[usize], Loss),
     weight: impl Fn(usize) -> f64 + Sync,
     pass: &mut N::Pass,
     gradient: &mut Gradient<T>,
@@ -82,7 +125,7 @@ pub fn descend<T: Real, N: Learner<T>>(
         let symbols: Vec<usize> = rows.iter().map(|&row| examples.x1[row]).collect();
         let consumer = |at: usize, column: Column| {
             let of = rows[at] / examples.length;
-            let weight = weight(of) * examples.pairs[of].lambda;
+            let weight = weight(of) * loss.at(&examples.pairs[of]);
             (-weight * column.log, weight)
         };
         network.descend_column(pass, shown, &symbols, consumer, gradient)
@@ -90,8 +133,17 @@ pub fn descend<T: Real, N: Learner<T>>(
         let consumer = |at: usize, logits: Logits<T>| {
             let row = rows[at];
             let of = row / examples.length;
-            let states = (examples.x[row], examples.x1[row]);
-            bound(path, &examples.pairs[of], weight(of), states, logits.value)
+            let (x, x1) = (examples.x[row], examples.x1[row]);
+            match loss {
+                Loss::Bound => {
+                    let pair = &examples.pairs[of];
+                    bound(path, pair, weight(of), (x, x1), logits.value)
+                }
+                _ => {
+                    let weight = weight(of) * loss.at(&examples.pairs[of]);
+                    weight * cross_entropy(weight, x1, logits.value)
+                }
+            }
         };
         network.descend(pass, shown, consumer, gradient)
     };

@@ -29,6 +29,7 @@ pub mod trace;
 mod train;
 
 pub use acceleration::{Acceleration, Accelerator, Average, Matching, Pairs, Target};
+pub use base::Loss;
 pub use corpus::{Corpus, Use};
 pub use curriculum::Curriculum;
 pub(crate) use denoiser::own_logit;

@@ -10,7 +10,7 @@ use fewstep_nn::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Acceleration, Accelerator, Curriculum, Prediction, RunError, json};
+use super::{Acceleration, Accelerator, Curriculum, Prediction, RunError, base::Loss, json};
 
 /// The chain that carries noise to data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +34,15 @@ impl Chain {
             Self::StochasticMask => "stochastic-mask",
             Self::Uniform => "uniform",
             Self::UniformState => "uniform-state",
+        }
+    }
+
+    /// What a denoiser is trained on unless told: where it was measured to be far the faster way
+    /// (`docs/text.md`) the cross-entropy, else the bound, as the public checkpoints.
+    pub fn loss(self) -> Loss {
+        match self {
+            Self::Uniform => Loss::CrossEntropy,
+            _ => Loss::Bound,
         }
     }
 
@@ -278,13 +287,17 @@ pub struct Setting {
     /// Symbols of the latent that stands behind a sequence.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub carried: usize,
-    /// Whether a masked denoiser is trained at MaskGIT's mask ratios and not on its bound.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub arccos: bool,
+    /// What a denoiser is trained on.
+    #[serde(default, skip_serializing_if = "is_bound")]
+    pub loss: Loss,
 }
 
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+fn is_bound(loss: &Loss) -> bool {
+    *loss == Loss::Bound
 }
 
 /// The file in a run's directory.
@@ -333,7 +346,7 @@ impl Setting {
             curriculum: None,
             acceleration: None,
             carried: 0,
-            arccos: false,
+            loss: Loss::Bound,
         })
     }
 
@@ -378,13 +391,16 @@ impl Setting {
         if !(0.0..1.0).contains(&ema) {
             return refuse("the average's decay must be at least 0 and below 1");
         }
-        if self.arccos && (self.chain != Chain::Masked || self.acceleration.is_some()) {
+        if self.loss == Loss::Arccos && self.chain != Chain::Masked {
             return refuse("the arccos mask ratio belongs to a denoiser of the masked chain");
+        }
+        if self.loss != Loss::Bound && self.acceleration.is_some() {
+            return refuse("a loss belongs to a denoiser, not to an acceleration");
         }
         if let Some(fault) = self
             .acceleration
             .as_ref()
-            .and_then(|acceleration| acceleration.method.fault(self.chain))
+            .and_then(|acceleration| acceleration.method.fault(self.chain, self.carried))
         {
             return refuse(fault);
         }

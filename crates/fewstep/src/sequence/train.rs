@@ -176,10 +176,14 @@ impl Trainer {
                         let width = average.correction;
                         base.adapted(Step::Correction { width }, seed)?
                     }
-                    Accelerator::Law(_) if base.config().step != Step::None => base,
                     Accelerator::Law(matching) => {
                         let width = matching.correction;
-                        base.adapted(Step::Correction { width }, seed)?
+                        let whole = setting.sizes.length + corpus.given() + setting.carried;
+                        let base = longer(base, whole)?;
+                        match base.config().step {
+                            Step::None => base.adapted(Step::Correction { width }, seed)?,
+                            _ => base,
+                        }
                     }
                     _ if base.config().step != Step::None => {
                         return Err(RunError::Refused(format!(
@@ -190,10 +194,7 @@ impl Trainer {
                         )));
                     }
                     Accelerator::Di4c { carried, .. } | Accelerator::Dimo { carried, .. } => {
-                        let mut config = base.config().clone();
-                        let whole = setting.sizes.length + corpus.given() + carried;
-                        config.length = config.length.max(whole);
-                        Dit::from_parameters(config, base.parameters().to_vec())?
+                        longer(base, setting.sizes.length + corpus.given() + carried)?
                     }
                     _ => base,
                 };
@@ -551,4 +552,13 @@ impl Trainer {
         let second = self.second.as_ref().map(|second| &second.state);
         Ok(self.state.save_with(second, &self.dir)?)
     }
+}
+
+/// The network with room for sequences of `length`; angles have no weights, so none is new.
+fn longer(network: Dit<f32>, length: usize) -> Result<Dit<f32>, RunError> {
+    let config = Config {
+        length: network.config().length.max(length),
+        ..network.config().clone()
+    };
+    Ok(Dit::from_parameters(config, network.parameters().to_vec())?)
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     method::{self, Divergence, sdtt::Spacing},
     sequence::{
-        Acceleration, Accelerator, Average, Chain, Data, Matching, Optimization, Optimizer, Pairs,
-        Prediction, RunError, Setting, Sizes, Target,
+        Acceleration, Accelerator, Average, Chain, Data, Loss, Matching, Optimization, Optimizer,
+        Pairs, Prediction, RunError, Setting, Sizes, Target,
     },
 };
 
@@ -76,7 +76,7 @@ impl Method {
             return true;
         };
         match chain {
-            Chain::Masked => !matches!(method, Dcd | Redi | Law),
+            Chain::Masked => !matches!(method, Dcd | Redi),
             Chain::StochasticMask => !matches!(method, Dcd | Law),
             Chain::Uniform | Chain::UniformState => true,
         }
@@ -106,6 +106,8 @@ const GENTLY: f64 = 0.3;
 /// Pairs that a rectification generates, and its sampling steps.
 const PAIRS: usize = 1024;
 const PAIR_STEPS: usize = 32;
+/// Symbols of the latent that law matching has on masks.
+const CARRIED: usize = 8;
 /// Latents a state in Di4C's losses, and the teacher's step and the border near data in them.
 const LATENTS: usize = 8;
 const TEACHER_STEP: f64 = 1.0 / 64.0;
@@ -219,7 +221,7 @@ impl Plan {
             curriculum: None,
             acceleration: None,
             carried: 0,
-            arccos: false,
+            loss: chain.loss(),
         }
     }
 
@@ -276,6 +278,8 @@ impl Plan {
                 rise: 0.1,
                 trust: false,
                 follow: false,
+                // From masks alone there is nothing else that a first step could carry dependence with.
+                carried: if chain == Chain::Masked { CARRIED } else { 0 },
             })],
             Di4c => vec![Accelerator::Di4c {
                 latents: LATENTS,
@@ -321,6 +325,7 @@ impl Plan {
                 ..optimization
             },
             carried: method.carried().unwrap_or(0),
+            loss: Loss::Bound,
             acceleration: Some(Acceleration {
                 from: from.to_path_buf(),
                 method,

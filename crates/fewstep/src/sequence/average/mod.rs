@@ -226,7 +226,7 @@ pub fn step<T: Real, N: Learner<T>>(
         // Rows at rest need no other state.
         network.hold(&mut passes.main, &[]);
     }
-    let about = (examples, plain);
+    let about = (examples, plain, base::Loss::Bound);
     total += base::descend(network, path, about, |_| scale, &mut passes.main, gradient);
     network.backward(&mut passes.main, gradient);
     total

@@ -75,10 +75,8 @@ impl Trainer {
         let address = (o.seed, step);
         let Some(acceleration) = &self.setting.acceleration else {
             let (network, path, pass) = (&self.network, &self.path, work.passes.both().0);
-            let (pairs, weights) = match self.setting.arccos {
-                true => times::arccos(path, o.batch, address),
-                false => times::instants(path, o.batch, address),
-            };
+            let loss = self.setting.loss;
+            let (pairs, weights) = loss.times(path, o.batch, address);
             let curriculum = self.setting.curriculum;
             if let Some((tau, c)) = curriculum.and_then(|c| Some((c.tau(step, o.steps)?, c))) {
                 let clock = || curriculum::clock(path.symbols());
@@ -88,10 +86,22 @@ impl Trainer {
                 let x1 = (&x1[..], self.corpus.given());
                 let mut seen = curriculum::soften(about, x1, &pairs, how, address);
                 seen.examples = seen.examples.weighing(weights);
-                return Ok(base::soft_step(network, path, &seen, pass, &mut into));
+                return Ok(base::soft_step(
+                    network,
+                    path,
+                    (&seen, loss),
+                    pass,
+                    &mut into,
+                ));
             }
             let examples = self.corrupted(&data()?, &pairs, address).weighing(weights);
-            return Ok(base::step(network, path, &examples, pass, &mut into));
+            return Ok(base::step(
+                network,
+                path,
+                (&examples, loss),
+                pass,
+                &mut into,
+            ));
         };
         // With only the correction trained, the network at r = t is the frozen denoiser.
         let frozen = self.frozen.as_ref().unwrap_or(&self.network);
@@ -260,7 +270,7 @@ impl Trainer {
                 base::step(
                     &self.network,
                     path,
-                    &examples,
+                    (&examples, base::Loss::Bound),
                     work.passes.both().0,
                     &mut into,
                 )
