@@ -154,7 +154,7 @@ impl Plan {
     pub fn tiny() -> Self {
         let varied = Concentration::default();
         let base = Optimization {
-            steps: 5000,
+            steps: 6000,
             batch: 64,
             rate: 4e-3,
             warmup: 100,
