@@ -154,7 +154,7 @@ impl Plan {
     pub fn tiny() -> Self {
         let varied = Concentration::default();
         let base = Optimization {
-            steps: 6000,
+            steps: 5000,
             batch: 64,
             rate: 4e-3,
             warmup: 100,
@@ -182,8 +182,8 @@ impl Plan {
             },
             base,
             accelerated: Optimization {
-                steps: 1200,
-                batch: 16,
+                steps: 3000,
+                batch: 32,
                 rate: 1e-3,
                 optimizer: Optimizer::Adam,
                 ..base
