@@ -21,8 +21,6 @@ use crate::{
 /// The highest learning rate of methods that train all weights of a run: at the rate of what starts from nothing it
 /// forgets more than it learns.
 const GENTLE_RATE: f64 = 3e-4;
-/// Symbols of the latent that law matching has on masks.
-const CARRIED: usize = 8;
 
 /// Which weights an acceleration trains.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -81,9 +79,10 @@ pub struct AccelerateArgs {
     /// dag, law: width of the correction's hidden layer
     #[arg(long, default_value_t = 256)]
     correction: usize,
-    /// dag: draw pairs (t, r) inside the steps of uniform grids of these sizes; law: match these steps
-    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32], conflicts_with = "logit_normal")]
-    grids: Vec<usize>,
+    /// dag: draw pairs (t, r) inside the steps of uniform grids of these sizes (2,4,8,16,32 unless told); law: match
+    /// these steps (2,4,8)
+    #[arg(long, value_delimiter = ',', conflicts_with = "logit_normal")]
+    grids: Option<Vec<usize>>,
     /// dag: draw pairs from two logit-normal noise levels, as the paper does for text
     #[arg(long)]
     logit_normal: bool,
@@ -157,9 +156,10 @@ impl AccelerateArgs {
                 "--adapt belongs to --method dag and law; leave it out".into(),
             ));
         }
+        let grids = |unless_told: &[usize]| self.grids.clone().unwrap_or(unless_told.to_vec());
         let head_only = |unless_told| self.adapt.unwrap_or(unless_told) == AdaptName::Head;
         let carried = self.latent_symbols.unwrap_or(match method {
-            Method::Law => CARRIED,
+            Method::Law => Matching::CARRIED,
             _ => 1,
         });
         let only_law = [(self.trust, "--trust"), (self.follow, "--follow")];
@@ -195,7 +195,7 @@ impl AccelerateArgs {
                         end: (-1.0, 1.5),
                     }
                 } else {
-                    Pairs::Grids(self.grids.clone())
+                    Pairs::Grids(grids(&[2, 4, 8, 16, 32]))
                 },
                 at_rest: self.at_rest,
                 draws: self.draws,
@@ -203,7 +203,8 @@ impl AccelerateArgs {
             Method::Law => Accelerator::Law(Matching {
                 head_only: head_only(AdaptName::Full),
                 correction: self.correction,
-                grids: self.grids.clone(),
+                // With many short steps a denoiser is close already, and what is matched there is mostly noise.
+                grids: grids(&[2, 4, 8]),
                 conditionals: match self.conditionals.as_deref() {
                     Some(&[width, blocks, heads]) => Sizes {
                         width,

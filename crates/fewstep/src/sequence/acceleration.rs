@@ -81,6 +81,11 @@ pub struct Matching {
     pub carried: usize,
 }
 
+impl Matching {
+    /// Symbols of a latent that were enough on masks (`docs/law-matching.md`, *On a language*).
+    pub const CARRIED: usize = 8;
+}
+
 /// What makes fewer steps do. A run is one round; the next one starts from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -140,10 +145,10 @@ impl Accelerator {
     /// The method that was measured to be best on a chain (`docs/law-matching.md`, *The recipe*): law matching,
     /// but not on pictures, of which it loses kinds, nor where it cannot be run.
     pub fn best(chain: Chain, pictures: bool) -> Method {
-        match chain {
-            Chain::StochasticMask => Method::Dag,
-            _ if pictures => Method::Dag,
-            _ => Method::Law,
+        if pictures || chain == Chain::StochasticMask {
+            Method::Dag
+        } else {
+            Method::Law
         }
     }
 

@@ -106,8 +106,6 @@ const GENTLY: f64 = 0.3;
 /// Pairs that a rectification generates, and its sampling steps.
 const PAIRS: usize = 1024;
 const PAIR_STEPS: usize = 32;
-/// Symbols of the latent that law matching has on masks.
-const CARRIED: usize = 8;
 /// Latents a state in Di4C's losses, and the teacher's step and the border near data in them.
 const LATENTS: usize = 8;
 const TEACHER_STEP: f64 = 1.0 / 64.0;
@@ -279,7 +277,11 @@ impl Plan {
                 trust: false,
                 follow: false,
                 // From masks alone there is nothing else that a first step could carry dependence with.
-                carried: if chain == Chain::Masked { CARRIED } else { 0 },
+                carried: if chain == Chain::Masked {
+                    Matching::CARRIED
+                } else {
+                    0
+                },
             })],
             Di4c => vec![Accelerator::Di4c {
                 latents: LATENTS,
