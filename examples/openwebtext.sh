@@ -29,7 +29,7 @@ fewstep accelerate --from "$checkpoint" --data "$out/data" --out "$out/linear" \
 # Ours, what accelerate does unless told: law matching, on the same chain. A second network of the
 # checkpoint's size is trained beside it.
 fewstep accelerate --from "$checkpoint" --data "$out/data" --out "$out/law" \
-    --chain uniform --grids 4,8,16 --steps 1000 --batch 32 --warmup 100
+    --chain uniform --steps 1000 --batch 32 --warmup 100
 
 for steps in 4 8 16 32 64; do
     fewstep sample --from "$out/paper" --steps "$steps" -n 128 --json > "$out/paper-$steps.jsonl"

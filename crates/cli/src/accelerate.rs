@@ -80,7 +80,7 @@ pub struct AccelerateArgs {
     #[arg(long, default_value_t = 256)]
     correction: usize,
     /// dag: draw pairs (t, r) inside the steps of uniform grids of these sizes (2,4,8,16,32 unless told); law: match
-    /// these steps (2,4,8)
+    /// these steps (4, which serves 8 and 16 too)
     #[arg(long, value_delimiter = ',', conflicts_with = "logit_normal")]
     grids: Option<Vec<usize>>,
     /// dag: draw pairs from two logit-normal noise levels, as the paper does for text
@@ -203,8 +203,8 @@ impl AccelerateArgs {
             Method::Law => Accelerator::Law(Matching {
                 head_only: head_only(AdaptName::Full),
                 correction: self.correction,
-                // With many short steps a denoiser is close already, and what is matched there is mostly noise.
-                grids: grids(&[2, 4, 8]),
+                // One grid is matched more closely than several at once (docs/law-matching.md, The recipe).
+                grids: grids(&[4]),
                 conditionals: match self.conditionals.as_deref() {
                     Some(&[width, blocks, heads]) => Sizes {
                         width,
