@@ -17,7 +17,6 @@ use fewstep_ctmc::{Path, Process, duo};
 use fewstep_nn::{
     Adaptation, Column, Gradient, Learner, Logits, Network, Real, Rows, Soften, Want, softmax,
 };
-
 use serde::{Deserialize, Serialize};
 
 use super::{Examples, curriculum::Softened, times};
